@@ -1,4 +1,4 @@
-//! An entry: one buffer, from the entry table, the graveyard or its allocation event.
+//! An entry: one buffer, from the entry table, a peak copy or its allocation event.
 //!
 //! Entries are private scratch of the reader. There may be a million, so they are turned into [`Buffer`]s in place.
 

@@ -1,5 +1,5 @@
 //! The buffers that were live at the peak of a row: those still live, those freed with the whole row and still in the entry table, and
-//! those that the writer copied to the graveyard when they were freed.
+//! those that the writer copied when they were freed.
 
 use std::collections::HashSet;
 
@@ -65,15 +65,15 @@ impl PeakSet {
         [self.live.1, self.unlisted.1, self.lost.1].into_iter().fold(bytes(&self.gone), u64::saturating_add)
     }
 
-    /// Adds members from the graveyard. An entry may be in both tables if its free is incomplete or happened after the copy.
-    fn add_from_graveyard(&mut self, mut buried: Vec<Entry>, entries: &[Entry]) {
+    /// Adds members from the peak copies. An entry may be in both tables if its free is incomplete or happened after the copy.
+    fn add_copies(&mut self, mut copies: Vec<Entry>, entries: &[Entry]) {
         let mut seen = HashSet::new();
-        buried.retain(|entry| seen.insert(entry.event));
-        if self.sum().saturating_add(bytes(&buried)) > self.peak {
+        copies.retain(|entry| seen.insert(entry.event));
+        if self.sum().saturating_add(bytes(&copies)) > self.peak {
             let in_both: HashSet<u64> = self.members(entries).map(|entry| entry.event).filter(|event| seen.contains(event)).collect();
-            buried.retain(|entry| !in_both.contains(&entry.event));
+            copies.retain(|entry| !in_both.contains(&entry.event));
         }
-        self.gone.append(&mut buried);
+        self.gone.append(&mut copies);
     }
 
     /// Corrects a member that is counted twice: the writer stopped after it counted the member as lost and before it freed it.
@@ -114,14 +114,14 @@ pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[En
         }
     }
     if sets.iter().any(|set| set.sum() < set.peak) {
-        let mut buried = vec![Vec::new(); sets.len()];
-        graveyard(region, frame, |entry, peak_event| {
+        let mut copies = vec![Vec::new(); sets.len()];
+        each_peak_copy(region, frame, |entry, peak_event| {
             if let Some(set) = set_of(&entry).filter(|&set| sets[set].has(&entry) && sets[set].span.event == peak_event) {
-                buried[set].push(entry);
+                copies[set].push(entry);
             }
         })?;
-        for (set, buried) in sets.iter_mut().zip(buried) {
-            set.add_from_graveyard(buried, entries);
+        for (set, copies) in sets.iter_mut().zip(copies) {
+            set.add_copies(copies, entries);
         }
     }
     if frame.is_stalled {
@@ -134,12 +134,12 @@ fn bytes(entries: &[Entry]) -> u64 {
     entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.size))
 }
 
-/// Passes each record of the graveyard to `each`, with the event of its peak.
-fn graveyard(region: &Region, frame: &Frame, mut each: impl FnMut(Entry, u64)) -> Result<(), ReadError> {
-    let table = region.header.tables.graveyard;
+/// Passes each peak copy to `each`, with the event of its peak.
+fn each_peak_copy(region: &Region, frame: &Frame, mut each: impl FnMut(Entry, u64)) -> Result<(), ReadError> {
+    let table = region.header.tables.peak_copies;
     region.source.each(table, 0, table.records, |_, record| {
         if let Some(mut entry) = Entry::decode(u32::MAX, record, &frame.converter) {
-            // The stack of a graveyard record is at the position of an entry's references.
+            // The stack of a peak copy is at the position of an entry's references.
             (entry.stack, entry.refs) = (entry.refs, 1);
             entry.drop_unknown_names(&frame.counters);
             each(entry, u64_at(record, entry::PEAK_EVENT));

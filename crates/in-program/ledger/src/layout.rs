@@ -52,9 +52,9 @@ pub const ROWS: Table = Table::after(ALLOCATORS, 2048, 256);
 /// Tags.
 pub const TAGS: Table = Table::after(ROWS, 4096, 64);
 /// Members of peak sets that are no longer in the entry table.
-pub const GRAVEYARD: Table = Table::after(TAGS, 16_384, 64);
+pub const PEAK_COPIES: Table = Table::after(TAGS, 16_384, 64);
 /// The flight recorder.
-pub const EVENTS: Table = Table::after(GRAVEYARD, 65_536, 48);
+pub const EVENTS: Table = Table::after(PEAK_COPIES, 65_536, 48);
 /// Circular and dataflow buffers of programs.
 pub const CIRCULARS: Table = Table::after(EVENTS, 65_536, 32);
 /// Launched programs, by chip.
@@ -83,7 +83,7 @@ pub const TABLES: [(u64, Table); 15] = [
     (header::TABLES, ALLOCATORS),
     (header::TABLES + 16, ROWS),
     (header::TABLES + 32, TAGS),
-    (header::TABLES + 48, GRAVEYARD),
+    (header::TABLES + 48, PEAK_COPIES),
     (header::EVENT_TABLE, EVENTS),
     (header::ENTRY_TABLE, entries(ENTRIES_MAX)),
     (header::MORE_TABLES, CIRCULARS),
@@ -110,7 +110,7 @@ pub mod header {
     pub const VERSION_MINOR: u64 = 0x00A;
     pub const HEADER_BYTES: u64 = 0x00C;
     pub const REGION_BYTES: u64 = 0x010;
-    /// Six tables of 16 bytes: allocators, rows, tags, graveyard, events, entries.
+    /// Six tables of 16 bytes: allocators, rows, tags, peak copies, events, entries.
     pub const TABLES: u64 = 0x018;
     pub const EVENT_TABLE: u64 = 0x058;
     pub const ENTRY_TABLE: u64 = 0x068;
@@ -279,7 +279,7 @@ pub mod row {
     pub const IN_USE: u8 = 2;
 }
 
-/// Offsets in an entry, and in a graveyard record.
+/// Offsets in an entry, and in a peak copy.
 pub mod entry {
     #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
     pub const STATE: u64 = 0x00;
@@ -298,9 +298,9 @@ pub mod entry {
     pub const REFS: u64 = 0x34;
     pub const THREAD: u64 = 0x38;
     pub const STACK: u64 = 0x3C;
-    /// The stack, in a graveyard record. It replaces the references.
-    pub const GRAVE_STACK: u64 = 0x34;
-    /// The event of the peak, in a graveyard record. It replaces thread and stack.
+    /// The stack, in a peak copy. It replaces the references.
+    pub const PEAK_COPY_STACK: u64 = 0x34;
+    /// The event of the peak, in a peak copy. It replaces thread and stack.
     pub const PEAK_EVENT: u64 = 0x38;
 
     pub const FREE: u8 = 0;

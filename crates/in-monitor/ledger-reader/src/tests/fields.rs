@@ -241,7 +241,7 @@ fn free_and_dead_entries_are_not_live() {
     region.put64(row, 4);
     region.put64(row + 0x08, 200);
     region.put64(row + 0x18, 2);
-    // The peak was before the free-all. Two of its members are in the graveyard, one of them twice.
+    // The peak was before the free-all. Two of its members are in the peak copies, one of them twice.
     region.put64(row + 0x38, 4);
     region.put64(row + 0x48, 400 + 70 + 8);
     region.put64(row + 0x60, 70);
@@ -249,7 +249,7 @@ fn free_and_dead_entries_are_not_live() {
     region.put64(row + 0x70, 8);
     region.put64(row + 0x78, 1);
     for (place, event, peak_event) in [(0, 1, 4), (1, 2, 4), (2, 2, 4), (3, 1, 3)] {
-        let at = Encoder::at(region.graveyard, place);
+        let at = Encoder::at(region.peak_copies, place);
         for (word, value) in Entry::example(event, 0, 100).words().into_iter().enumerate() {
             region.put64(at + 8 * word as u64, value);
         }

@@ -116,7 +116,7 @@ fn versions() {
 #[test]
 fn cut_short() {
     let region = filled(Shape::small(), 20, 64);
-    let places = [region.allocators, region.rows, region.tags, region.graveyard, region.events, region.entries];
+    let places = [region.allocators, region.rows, region.tags, region.peak_copies, region.events, region.entries];
     let more = [region.circulars, region.launches, region.coverage, region.failures, region.left, region.shared];
     for place in places.into_iter().chain(more) {
         for length in [place.offset - 1, place.offset, place.offset + 1, place.offset + u64::from(place.stride)] {

@@ -42,7 +42,7 @@ fn victim() {
     });
 }
 
-/// Grows and shrinks around the table's size, to cover peaks, sweeps, full graveyards and unlisted buffers.
+/// Grows and shrinks around the table's size, to cover peaks, sweeps, full peak copies and unlisted buffers.
 fn work(writer: &Writer, allocator: AllocatorId, thread: u64) {
     let mut random = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(thread + u64::from(std::process::id()));
     loop {

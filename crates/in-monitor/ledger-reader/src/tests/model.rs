@@ -216,18 +216,18 @@ impl Model {
         self.end(5, 0, &Entry { row: ROWS[row], ..Entry::example(0, 0, 0) });
     }
 
-    /// Clears a slot. Copies its entry to the graveyard if it belongs to a peak.
+    /// Clears a slot. Copies its entry if it belongs to a peak.
     fn clear(&mut self, slot: u32, entry: &Entry) {
         let row = ROWS.iter().position(|&row| row == entry.row).unwrap();
         let figures = &self.now.rows[row];
         if figures.peak_epoch < entry.event && entry.event <= figures.peak_event {
             let peak_event = figures.peak_event;
-            let grave = (0..self.image.graveyard.records).map(|place| Encoder::at(self.image.graveyard, place)).find(|&at| {
+            let copy = (0..self.image.peak_copies.records).map(|place| Encoder::at(self.image.peak_copies, place)).find(|&at| {
                 let peak_event = self.image.get64(at + 0x38);
                 let owner = ROWS.iter().position(|&row| u64::from(row) == self.image.get64(at + 0x28) & 0xFFFF).unwrap();
                 peak_event == 0 || peak_event != self.now.rows[owner].peak_event
             });
-            if let Some(at) = grave {
+            if let Some(at) = copy {
                 self.set(at + 0x38, 0);
                 for (word, value) in entry.words().into_iter().enumerate().take(7) {
                     self.set(at + 8 * word as u64, value);

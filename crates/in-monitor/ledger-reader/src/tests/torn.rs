@@ -41,12 +41,12 @@ fn an_allocation_that_did_not_become_live_does_not() {
 #[test]
 fn a_free_before_its_figures() {
     let mut region = stopped(4);
-    let grave = Encoder::at(region.graveyard, 3);
+    let copy = Encoder::at(region.peak_copies, 3);
     for (word, value) in Entry::example(2, 0, 100).words().into_iter().enumerate() {
-        region.put64(grave + 8 * word as u64, value);
+        region.put64(copy + 8 * word as u64, value);
     }
-    region.put64(grave + 0x38, 4);
-    // In the graveyard, but not yet free: once in the peak, and still live.
+    region.put64(copy + 0x38, 4);
+    // In the peak copies, but not yet free: once in the peak, and still live.
     let listing = list(&open(&region.bytes).unwrap());
     assert_eq!((live_bytes(&listing.frame.ledger), listing.peak_sets[0].is_whole()), (400, true));
     // Free: no longer live, and the peak is unchanged.
@@ -57,15 +57,15 @@ fn a_free_before_its_figures() {
 }
 
 #[test]
-fn a_member_in_the_table_and_in_the_graveyard_counts_once() {
+fn a_member_in_the_table_and_in_the_peak_copies_counts_once() {
     let mut region = stopped(4);
     // The first is freed, the second is being freed.
     for (place, event) in [(0, 1), (1, 2)] {
-        let grave = Encoder::at(region.graveyard, place);
+        let copy = Encoder::at(region.peak_copies, place);
         for (word, value) in Entry::example(event, 0, 100).words().into_iter().enumerate() {
-            region.put64(grave + 8 * word as u64, value);
+            region.put64(copy + 8 * word as u64, value);
         }
-        region.put64(grave + 0x38, 4);
+        region.put64(copy + 0x38, 4);
     }
     region.put64(Encoder::at(region.entries, 0), 0);
     let listing = list(&open(&region.bytes).unwrap());

@@ -17,7 +17,7 @@ pub(crate) struct TableGeometry {
 pub(crate) struct Shape {
     pub(crate) allocators: u32,
     pub(crate) tags: u32,
-    pub(crate) graveyard: u32,
+    pub(crate) peak_copies: u32,
     pub(crate) events: u32,
     pub(crate) entries: u32,
     pub(crate) circulars: u32,
@@ -38,7 +38,7 @@ impl Shape {
     pub(crate) fn full(entries: u32) -> Self {
         let more = Self { circulars: 65_536, launches: 256, coverage: 64, failures: 64, left: 4096, shared: 64, ..Self::small() };
         let more = Self { stacks: 65_536, frames: 1 << 19, codes: 8192, ..more };
-        Self { allocators: 256, tags: 4096, graveyard: 16_384, events: 65_536, entries, longer: 0, ..more }
+        Self { allocators: 256, tags: 4096, peak_copies: 16_384, events: 65_536, entries, longer: 0, ..more }
     }
 
     /// Small enough to be created a thousand times.
@@ -46,7 +46,7 @@ impl Shape {
         Self {
             allocators: 4,
             tags: 8,
-            graveyard: 8,
+            peak_copies: 8,
             events: 256,
             entries: 24,
             circulars: 8,
@@ -70,7 +70,7 @@ pub(crate) struct Encoder {
     pub(crate) allocators: TableGeometry,
     pub(crate) rows: TableGeometry,
     pub(crate) tags: TableGeometry,
-    pub(crate) graveyard: TableGeometry,
+    pub(crate) peak_copies: TableGeometry,
     pub(crate) events: TableGeometry,
     pub(crate) entries: TableGeometry,
     pub(crate) circulars: TableGeometry,
@@ -95,7 +95,7 @@ impl Encoder {
         let allocators = place(shape.allocators, 1280);
         let rows = place(shape.allocators * 8, 256);
         let tags = place(shape.tags, 64);
-        let graveyard = place(shape.graveyard, 64);
+        let peak_copies = place(shape.peak_copies, 64);
         let events = place(shape.events, 48);
         let circulars = place(shape.circulars, 32);
         let launches = place(shape.launches, 32);
@@ -113,7 +113,7 @@ impl Encoder {
             allocators,
             rows,
             tags,
-            graveyard,
+            peak_copies,
             events,
             entries,
             circulars,
@@ -136,7 +136,7 @@ impl Encoder {
         self.put16(0x00A, 0);
         self.put32(0x00C, 4096);
         self.put64(0x010, self.bytes.len() as u64);
-        let places = [self.allocators, self.rows, self.tags, self.graveyard, self.events, self.entries];
+        let places = [self.allocators, self.rows, self.tags, self.peak_copies, self.events, self.entries];
         let more = [self.circulars, self.launches, self.coverage, self.failures, self.left];
         let at = (0x018..0x078).step_by(16).chain((0x2A0..0x2F0).step_by(16)).chain([0x338, 0x350, 0x360, 0x370]);
         let last = [self.shared, self.stacks, self.frames, self.codes];

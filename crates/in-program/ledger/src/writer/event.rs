@@ -131,11 +131,11 @@ impl WriterState {
         size
     }
 
-    /// Clears a slot that is no longer in the index: copies it to the graveyard if a peak needs it, then frees it.
+    /// Clears a slot that is no longer in the index: copies its entry if a peak needs it, then frees it.
     #[inline]
     pub(super) fn clear_slot(&self, slot: u32, record: Record<'_>) {
         if self.is_listed(slot) {
-            self.keep_in_graveyard(record);
+            self.copy_for_peak(record);
         }
         record.publish(entry::STATE, u64::from(entry::FREE));
         self.give_slot(slot);

@@ -17,7 +17,7 @@ use std::{
     sync::atomic::Ordering::Relaxed,
 };
 
-use crate::layout::{self, ALLOCATORS, Clock, GRAVEYARD, KINDS, Lost, ROWS, TAGS, Table, allocator, header, row};
+use crate::layout::{self, ALLOCATORS, Clock, KINDS, Lost, PEAK_COPIES, ROWS, TAGS, Table, allocator, header, row};
 
 use super::{
     AllocatorId, AllocatorSpec, Config, Session, clock,
@@ -51,7 +51,7 @@ pub struct Hosted {
     room: BackedRecords,
 }
 
-/// Number of records of each table with allocated memory. Recorder and graveyard are allocated completely.
+/// Number of records of each table with allocated memory. Recorder and peak copies are allocated completely.
 #[derive(Clone, Copy, Debug, Default)]
 struct BackedRecords {
     entries: u32,
@@ -165,12 +165,12 @@ impl Hosted {
         Ok(())
     }
 
-    /// Allocates header, recorder and graveyard. With these complete, a free never needs memory. A free that failed would leave the figures
+    /// Allocates header, recorder and peak copies. With these complete, a free never needs memory. A free that failed would leave the figures
     /// wrong permanently.
     fn populate_always(&self) -> io::Result<()> {
         self.populate(0, layout::HEADER_BYTES.into())?;
         self.grow(EVENTS, 0, EVENTS.records)?;
-        self.grow(GRAVEYARD, 0, GRAVEYARD.records)
+        self.grow(PEAK_COPIES, 0, PEAK_COPIES.records)
     }
 
     /// Allocates memory for at least the first `wanted` records of a table that has it for `have`. Returns the new number.
@@ -287,7 +287,7 @@ impl Hosted {
         let room = &self.room;
         let part = |records: u32, stride: u32| u64::from(records) * u64::from(stride);
         part(EVENTS.records, EVENTS.stride)
-            + part(GRAVEYARD.records, GRAVEYARD.stride)
+            + part(PEAK_COPIES.records, PEAK_COPIES.stride)
             + part(room.entries, 64 + 8)
             + part(room.allocators, ALLOCATORS.stride + ROWS.stride * KINDS)
             + part(room.tags, TAGS.stride)

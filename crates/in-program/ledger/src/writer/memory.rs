@@ -180,7 +180,7 @@ impl<T, const COUNT: usize> Drop for Lazy<T, COUNT> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a, const COUNT: usize>(pub(super) &'a [AtomicU64; COUNT]);
 
-/// An entry, a graveyard record or an overflow record.
+/// An entry, a peak copy or an overflow record.
 pub(super) type Record<'a> = Words<'a, 8>;
 pub(super) type Row<'a> = Words<'a, { layout::row::WORDS }>;
 

@@ -1,12 +1,12 @@
 //! The peak of each row, and the buffers that were live at the peak.
 //!
 //! The members of a row's peak are the entries with peak epoch < creation <= peak event. While they are in the table, they are found there.
-//! Before a member is freed, it is copied to the graveyard with the event of the peak. A new peak makes the old records obsolete at no
-//! cost.
+//! Before a member is freed, it is copied to a table of peak copies, with the event of the peak. A new peak makes the old copies obsolete
+//! at no cost.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::layout::{GRAVEYARD, entry, row};
+use crate::layout::{PEAK_COPIES, entry, row};
 
 use super::{
     event::{Event, creation_of, row_of, stack_of},
@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Number of positions that are tried for a record before it is dropped, and number of members that are then dropped without a search. A
-/// full graveyard must not slow down the program.
+/// full table of copies must not slow down the program.
 const TRIES: u32 = 4;
 const REST: u32 = 16;
 
@@ -47,48 +47,48 @@ impl WriterState {
         row.publish(row::INNER_PEAK, live);
     }
 
-    /// Copies a listed entry to the graveyard before it is freed, if it belongs to its row's peak.
+    /// Copies a listed entry before it is freed, if it belongs to its row's peak.
     #[inline]
-    pub(super) fn keep_in_graveyard(&self, record: Record<'_>) {
+    pub(super) fn copy_for_peak(&self, record: Record<'_>) {
         let row = self.region.row(row_of(record));
         let peak_event = row.get(row::PEAK_EVENT);
         let Some(creation) = creation_of(record) else { return };
         if creation > peak_event || creation <= row.get(row::PEAK_EPOCH) {
             return;
         }
-        let Some(grave) = self.grave() else {
+        let Some(copy) = self.free_peak_copy() else {
             // Only its bytes and count are recorded. If the process is killed between these stores and the entry's FREE, the entry is
             // counted twice. A reader of an odd ledger detects this: the sum exceeds the peak by this entry.
             row.add(row::PEAK_LOST_BYTES, record.get(entry::SIZE));
             row.add(row::PEAK_LOST_COUNT, 1);
             return;
         };
-        grave.withdraw(entry::PEAK_EVENT, 0);
+        copy.withdraw(entry::PEAK_EVENT, 0);
         for offset in [entry::STATE, entry::ADDRESS, entry::SIZE, entry::TIME, entry::PER_BANK, entry::ROW] {
-            grave.set(offset, record.get(offset));
+            copy.set(offset, record.get(offset));
         }
         // The peak event replaces the stack, and the stack replaces the references.
-        grave.set(entry::TAG, pair(low(record.get(entry::TAG)), stack_of(record)));
-        grave.publish(entry::PEAK_EVENT, peak_event);
+        copy.set(entry::TAG, pair(low(record.get(entry::TAG)), stack_of(record)));
+        copy.publish(entry::PEAK_EVENT, peak_event);
     }
 
-    /// Returns a record of the graveyard that no peak needs, if one is found quickly.
-    fn grave(&self) -> Option<Record<'_>> {
-        if let Some(rest) = self.grave_rest.load(Relaxed).checked_sub(1) {
-            self.grave_rest.store(rest, Relaxed);
+    /// Returns a copy that no peak needs, if one is found quickly.
+    fn free_peak_copy(&self) -> Option<Record<'_>> {
+        if let Some(rest) = self.peak_copy_rest.load(Relaxed).checked_sub(1) {
+            self.peak_copy_rest.store(rest, Relaxed);
             return None;
         }
-        let first = self.grave_cursor.load(Relaxed);
+        let first = self.peak_copy_cursor.load(Relaxed);
         for number in (0..TRIES).map(|step| first.wrapping_add(step)) {
-            let grave = self.region.record(GRAVEYARD, number as usize);
-            let peak_event = grave.get(entry::PEAK_EVENT);
-            if peak_event == 0 || peak_event != self.region.row(row_of(grave)).get(row::PEAK_EVENT) {
-                self.grave_cursor.store(number.wrapping_add(1), Relaxed);
-                return Some(grave);
+            let copy = self.region.record(PEAK_COPIES, number as usize);
+            let peak_event = copy.get(entry::PEAK_EVENT);
+            if peak_event == 0 || peak_event != self.region.row(row_of(copy)).get(row::PEAK_EVENT) {
+                self.peak_copy_cursor.store(number.wrapping_add(1), Relaxed);
+                return Some(copy);
             }
         }
-        self.grave_cursor.store(first.wrapping_add(TRIES), Relaxed);
-        self.grave_rest.store(REST, Relaxed);
+        self.peak_copy_cursor.store(first.wrapping_add(TRIES), Relaxed);
+        self.peak_copy_rest.store(REST, Relaxed);
         None
     }
 }

@@ -167,8 +167,8 @@ pub(super) fn state_over(region: Region, clock: Clock, (descriptor, inode): (Raw
         circulars: Circulars::new(),
         dead: AtomicU64::new(0),
         sweep_cursor: AtomicU32::new(0),
-        grave_cursor: AtomicU32::new(0),
-        grave_rest: AtomicU32::new(0),
+        peak_copy_cursor: AtomicU32::new(0),
+        peak_copy_rest: AtomicU32::new(0),
     })
 }
 

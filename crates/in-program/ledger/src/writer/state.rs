@@ -50,8 +50,8 @@ pub(super) struct WriterState {
     pub(super) stacks: Stacks,
     pub(super) circulars: Circulars,
     pub(super) sweep_cursor: AtomicU32,
-    pub(super) grave_cursor: AtomicU32,
-    pub(super) grave_rest: AtomicU32,
+    pub(super) peak_copy_cursor: AtomicU32,
+    pub(super) peak_copy_rest: AtomicU32,
 }
 
 /// Bytes before the state that a fork wipes. Only one word is used; the size is a multiple of the page size of any supported kernel.

@@ -15,7 +15,7 @@ use std::{
 const ALLOCATORS: usize = 0x1000;
 const ROWS: usize = 0x51000;
 const TAGS: usize = 0xD1000;
-const GRAVEYARD: usize = 0x11_1000;
+const PEAK_COPIES: usize = 0x11_1000;
 const EVENTS: usize = 0x21_1000;
 const CIRCULARS: usize = 0x51_1000;
 const LAUNCHES: usize = 0x71_1000;
@@ -352,15 +352,15 @@ impl Raw {
                 members.insert(creation, self.word(at + 16));
             }
         }
-        for grave in 0..16_384 {
-            let at = GRAVEYARD + grave * 64;
+        for copy in 0..16_384 {
+            let at = PEAK_COPIES + copy * 64;
             if self.short(at + 0x28) == number && self.word(at + 0x38) == event && event != 0 {
                 members.insert(self.word(at) >> 8, self.word(at + 16));
             }
         }
         let lost = self.row(number, 0x70);
         let sum = members.values().sum::<u64>() + self.row(number, 0x60) + lost;
-        // After a kill between the figures of a full graveyard and the entry's end, this entry is counted twice.
+        // After a kill between the figures of a full table of peak copies and the entry's end, this entry is counted twice.
         let is_doubled = !is_even && lost > 0 && members.values().any(|size| sum == peak + size);
         assert!(sum == peak || is_doubled, "peak set of row {number}: {sum}, peak {peak}, even {is_even}");
     }

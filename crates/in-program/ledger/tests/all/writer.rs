@@ -448,7 +448,7 @@ fn tags_are_interned_until_there_is_no_room() {
 }
 
 #[test]
-fn a_peak_larger_than_the_graveyard_still_sums_up() {
+fn a_peak_larger_than_the_peak_copies_still_sums_up() {
     let writer = writer(1 << 16);
     let mut session = writer.session().expect("session");
     let id = open(&mut session, 0);

@@ -345,7 +345,7 @@ fn mapped(ledger: &File) -> ptr::NonNull<[u8]> {
 
 /// The bytes that the short program can change, without the recorder.
 fn parts(ledger: &[u8]) -> [&[u8]; 8] {
-    // Header, rows of two allocators, graveyard, circulars, launches, coverage, failures, left, entries.
+    // Header, rows of two allocators, peak copies, circulars, launches, coverage, failures, left, entries.
     [
         (0x200, 512),
         (0x51000, 2 * 8 * 256),
