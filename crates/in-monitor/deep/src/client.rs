@@ -52,25 +52,25 @@ impl Readers {
 
     /// Samples these chips, all at the same time. A chip that does not answer in time is `timeout`, and gets no further request until it
     /// answers. Readers of other chips end.
-    pub fn sample(&mut self, places: &[ChipFiles]) -> Vec<Reading<DeepSample>> {
+    pub fn sample(&mut self, chips: &[ChipFiles]) -> Vec<Reading<DeepSample>> {
         let start = Instant::now();
-        self.readers.retain(|node, reader| places.iter().any(|place| place.node == *node && place.arch == reader.place.arch));
-        for place in places {
+        self.readers.retain(|node, reader| chips.iter().any(|chip| chip.node == *node && chip.arch == reader.chip.arch));
+        for chip in chips {
             let reader =
-                self.readers.entry(place.node.clone()).or_insert_with(|| Reader { place: place.clone(), running: None, failed: None });
-            reader.ask(&self.program);
+                self.readers.entry(chip.node.clone()).or_insert_with(|| Reader { chip: chip.clone(), running: None, failed: None });
+            reader.request(&self.program);
         }
-        let answer = |place: &ChipFiles| match self.readers.get_mut(&place.node) {
+        let answer = |chip: &ChipFiles| match self.readers.get_mut(&chip.node) {
             Some(reader) => reader.take(start, self.timeout),
             None => Err(Missing::IoError),
         };
-        places.iter().map(answer).collect()
+        chips.iter().map(answer).collect()
     }
 }
 
 #[derive(Debug)]
 struct Reader {
-    place: ChipFiles,
+    chip: ChipFiles,
     running: Option<Running>,
     failed: Option<Instant>,
 }
@@ -80,7 +80,7 @@ struct Running {
     child: Child,
     stream: UnixStream,
     /// Whether a request has no answer yet.
-    is_asked: bool,
+    is_pending: bool,
     /// Whether the request belongs to an earlier sample, so that its answer is dropped.
     is_late: bool,
     answer: Vec<u8>,
@@ -88,16 +88,16 @@ struct Running {
 }
 
 impl Reader {
-    fn ask(&mut self, program: &Path) {
+    fn request(&mut self, program: &Path) {
         if self.running.is_none() && self.failed.is_none_or(|at| at.elapsed() >= RESTART_AFTER) {
             // If that fails, the readings have an I/O error as reason, and it is started again later.
-            self.running = Running::start(program, &self.place).ok();
+            self.running = Running::start(program, &self.chip).ok();
             self.failed = self.running.is_none().then(Instant::now);
         }
         let Some(running) = &mut self.running else { return };
-        running.is_late = running.is_asked;
-        if !running.is_asked {
-            running.is_asked = running.stream.write_all(b"?").is_ok();
+        running.is_late = running.is_pending;
+        if !running.is_pending {
+            running.is_pending = running.stream.write_all(b"?").is_ok();
             running.answer.clear();
         }
     }
@@ -123,18 +123,18 @@ impl Reader {
 
 impl Running {
     /// Starts a process that inherits no open file of this one. This is safe at any time, even if this program has threads.
-    fn start(program: &Path, place: &ChipFiles) -> io::Result<Self> {
+    fn start(program: &Path, chip: &ChipFiles) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(program);
-        command.arg0(READER_NAME).args([&place.node, &place.pids, &place.grace]).arg(place.arch.name());
-        command.args(place.is_simulated.then_some(SIMULATED));
+        command.arg0(READER_NAME).args([&chip.node, &chip.pids, &chip.grace]).arg(chip.arch.name());
+        command.args(chip.is_simulated.then_some(SIMULATED));
         command.env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { child: command.spawn()?, stream: ours, is_asked: false, is_late: false, answer: Vec::new(), has_answered: false })
+        Ok(Self { child: command.spawn()?, stream: ours, is_pending: false, is_late: false, answer: Vec::new(), has_answered: false })
     }
 
     /// Returns the answer, if it arrives in time. An error means that the process cannot be used any more.
     fn take(&mut self, start: Instant, timeout: Duration) -> io::Result<Option<Reading<DeepSample>>> {
-        if !self.is_asked {
+        if !self.is_pending {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         loop {
@@ -143,7 +143,7 @@ impl Running {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             if let Some(sample) = length.and_then(|length| self.answer.get(4..4 + length)) {
-                (self.is_asked, self.has_answered) = (false, true);
+                (self.is_pending, self.has_answered) = (false, true);
                 return decode(sample).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into());
             }
             // A socket does not accept a timeout of zero. If the time is over, one last read is tried.
@@ -166,7 +166,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         // Both fail only if it has already ended.
         let _ = self.stream.shutdown(Shutdown::Both);
-        let _ = if self.is_asked { self.child.try_wait() } else { self.child.wait().map(Some) };
+        let _ = if self.is_pending { self.child.try_wait() } else { self.child.wait().map(Some) };
     }
 }
 
@@ -174,7 +174,7 @@ impl Drop for Running {
 mod tests {
     use super::*;
 
-    fn place(directory: &Path) -> ChipFiles {
+    fn chip(directory: &Path) -> ChipFiles {
         ChipFiles {
             node: directory.join("0"),
             pids: directory.join("pids"),
@@ -197,9 +197,9 @@ mod tests {
     fn a_process_that_ends_is_an_error_and_is_not_started_again_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let mut readers = readers(directory.path(), "echo x >> $1.starts; exit 1");
-        let place = place(directory.path());
+        let chip = chip(directory.path());
         for _ in 0..3 {
-            assert_eq!(readers.sample(std::slice::from_ref(&place)), [Err(Missing::IoError)]);
+            assert_eq!(readers.sample(std::slice::from_ref(&chip)), [Err(Missing::IoError)]);
         }
         let starts = std::fs::read_to_string(directory.path().join("0.starts")).unwrap_or_default();
         assert!(starts.len() <= 2, "{starts:?}");
@@ -209,16 +209,16 @@ mod tests {
     fn a_process_that_cannot_be_started_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let mut readers = Readers::new(directory.path().join("absent"), Duration::from_millis(100));
-        assert_eq!(readers.sample(&[place(directory.path())]), [Err(Missing::IoError)]);
+        assert_eq!(readers.sample(&[chip(directory.path())]), [Err(Missing::IoError)]);
     }
 
     #[test]
     fn a_process_that_hangs_is_a_timeout_and_is_left_behind() {
         let directory = tempfile::tempdir().unwrap();
         let mut readers = readers(directory.path(), "exec sleep 30");
-        let place = place(directory.path());
-        assert_eq!(readers.sample(std::slice::from_ref(&place)), [Err(Missing::Timeout)]);
-        assert_eq!(readers.sample(&[place]), [Err(Missing::Timeout)]);
+        let chip = chip(directory.path());
+        assert_eq!(readers.sample(std::slice::from_ref(&chip)), [Err(Missing::Timeout)]);
+        assert_eq!(readers.sample(&[chip]), [Err(Missing::Timeout)]);
         let running = readers.readers.values_mut().find_map(|reader| reader.running.as_mut()).unwrap();
         let start = Instant::now();
         running.child.kill().unwrap();
@@ -230,6 +230,6 @@ mod tests {
     fn an_answer_that_is_nonsense_ends_the_process() {
         let directory = tempfile::tempdir().unwrap();
         let mut readers = readers(directory.path(), r"printf '\377\377\377\377' >&0; exec sleep 30");
-        assert_eq!(readers.sample(&[place(directory.path())]), [Err(Missing::IoError)]);
+        assert_eq!(readers.sample(&[chip(directory.path())]), [Err(Missing::IoError)]);
     }
 }

@@ -4,7 +4,7 @@
 //! for reading, and nothing is written.
 //!
 //! All access to a chip uses [`Transport`]. It is implemented for the [kernel] driver and for the [image] of a simulated chip; tests and
-//! the fuzzer have a chip in memory. A [`Session`] takes samples of one chip through a transport, within the limits of `pace`. Each session
+//! the fuzzer have a chip in memory. A [`Session`] takes samples of one chip through a transport, within the limits of `schedule`. Each session
 //! runs in a separate process, because a read may hang when the chip is reset. [`Readers`] starts these processes and requests samples from
 //! them.
 
@@ -15,8 +15,8 @@ mod dispatch;
 pub mod fake;
 pub mod image;
 pub mod kernel;
-mod pace;
 mod process;
+mod schedule;
 mod session;
 mod table;
 mod transport;

@@ -68,15 +68,15 @@ fn serve(chip: &ChipFiles) -> io::Result<()> {
 
 fn answer<T: Transport>(stream: &mut UnixStream, session: &mut Session<T>, chip: &ChipFiles) -> io::Result<()> {
     loop {
-        let is_asked = loop {
+        let is_pending = loop {
             match poll(&mut [PollFd::new(&*stream, PollFlags::IN)], Some(&CHECK_EVERY)) {
                 Err(rustix::io::Errno::INTR) => {}
                 polled => break polled? > 0,
             }
         };
         let (now, is_held) = (boot_time(), is_held(&chip.pids));
-        if !is_asked {
-            session.note(now, is_held);
+        if !is_pending {
+            session.observe(now, is_held);
             continue;
         }
         if stream.read(&mut [0; 1])? == 0 {

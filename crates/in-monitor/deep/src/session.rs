@@ -7,7 +7,7 @@ use ttmon_model::units::Version;
 use ttmon_model::{Arch, Missing, Reading};
 
 use crate::dispatch::Block;
-use crate::pace::{ChipSchedule, Decision};
+use crate::schedule::{ChipSchedule, Decision};
 use crate::table::{Layout, OpenChip, Pointers, Table};
 use crate::transport::{Tile, Transport, Window};
 
@@ -22,7 +22,7 @@ const POINTER_WORDS: u64 = 2;
 pub struct Session<T> {
     transport: T,
     arch: Arch,
-    pace: ChipSchedule,
+    schedule: ChipSchedule,
     known: Option<TelemetryState>,
     block: Option<Block>,
     /// Number of words that the counters of queues took in the last sample.
@@ -54,21 +54,21 @@ pub(crate) type IsHeld = Option<bool>;
 impl<T: Transport> Session<T> {
     /// Creates a session for a chip that was not read yet.
     pub fn new(transport: T, arch: Arch) -> Self {
-        Self { transport, arch, pace: ChipSchedule::default(), known: None, block: None, dispatch_words: 0, base: None, last: None }
+        Self { transport, arch, schedule: ChipSchedule::default(), known: None, block: None, dispatch_words: 0, base: None, last: None }
     }
 
     /// Records between samples whether a process holds the chip.
-    pub fn note(&mut self, now: Duration, is_held: IsHeld) {
-        self.pace.note(now, is_held == Some(true));
+    pub fn observe(&mut self, now: Duration, is_held: IsHeld) {
+        self.schedule.observe(now, is_held == Some(true));
     }
 
     /// Returns a new sample, or the last one with its age if the chip may not be read now. `grace` is as in `ChipSchedule::decide`.
     pub fn sample(&mut self, now: Duration, is_held: IsHeld, grace: Duration) -> Reading<DeepSample> {
-        match self.pace.decide(now, is_held == Some(true), grace) {
+        match self.schedule.decide(now, is_held == Some(true), grace) {
             Decision::Read => {
                 let sample = self.read(now, is_held);
                 if sample == Err(Missing::OutOfRange) {
-                    self.pace.back_off(now);
+                    self.schedule.back_off(now);
                 }
                 self.last = Some((now, sample.clone()));
                 sample

@@ -314,7 +314,7 @@ fn every_tag_that_changes_is_followed_however_little_room_there_is() {
         let mut session = chip.session();
         session.sample(at(0), Some(true), GRACE).unwrap();
         session.sample(at(500), Some(true), GRACE).unwrap();
-        let changing = || TAGS.iter().filter(|(_, pace)| *pace == TagPace::Often).map(|(tag, _)| *tag);
+        let changing = || TAGS.iter().filter(|(_, interval)| *interval == TagPace::Often).map(|(tag, _)| *tag);
         changing().for_each(|tag| chip.set(tag, 90_000 + u32::from(tag)));
         let samples = if queues < 2 { 1 } else { 7 };
         let last = (2..2 + samples).map(|turn| session.sample(at(500 * turn), Some(true), GRACE).unwrap()).last().unwrap();

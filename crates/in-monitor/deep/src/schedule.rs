@@ -32,13 +32,13 @@ pub(crate) struct ChipSchedule {
 }
 
 impl ChipSchedule {
-    pub(crate) fn note(&mut self, now: Duration, is_held: bool) {
+    pub(crate) fn observe(&mut self, now: Duration, is_held: bool) {
         self.free_since = if is_held { None } else { self.free_since.or(Some(now)) };
     }
 
     /// Decides what may be done now. `grace` is the driver's time until it powers down an idle chip, or zero if it does so at once.
     pub(crate) fn decide(&mut self, now: Duration, is_held: bool, grace: Duration) -> Decision {
-        self.note(now, is_held);
+        self.observe(now, is_held);
         let every = if is_held { HELD_EVERY } else { IDLE_EVERY };
         let is_early = self.read_at.is_some_and(|at| now.saturating_sub(at) < every) || self.not_before.is_some_and(|until| now < until);
         let free_for = self.free_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
@@ -69,31 +69,31 @@ mod tests {
 
     #[test]
     fn a_held_chip_is_read_twice_a_second_at_most() {
-        let mut pace = ChipSchedule::default();
-        let reads = (0..100).filter(|turn| pace.decide(at(turn * 50), true, GRACE) == Decision::Read).count();
+        let mut schedule = ChipSchedule::default();
+        let reads = (0..100).filter(|turn| schedule.decide(at(turn * 50), true, GRACE) == Decision::Read).count();
         assert_eq!(reads, 10);
-        assert_eq!(pace.decide(at(5000), true, GRACE), Decision::Read);
+        assert_eq!(schedule.decide(at(5000), true, GRACE), Decision::Read);
     }
 
     #[test]
     fn an_idle_chip_is_read_after_its_power_down_and_seldom() {
-        let mut pace = ChipSchedule::default();
-        let decisions: Vec<Decision> = (0..14).map(|second| pace.decide(at(second * 500), false, GRACE)).collect();
+        let mut schedule = ChipSchedule::default();
+        let decisions: Vec<Decision> = (0..14).map(|second| schedule.decide(at(second * 500), false, GRACE)).collect();
         assert_eq!(decisions[..12], [Decision::Wait; 12]);
         assert_eq!(decisions[12..], [Decision::Read, Decision::Keep]);
-        let reads = (7..127).filter(|second| pace.decide(at(second * 1000), false, GRACE) == Decision::Read).count();
+        let reads = (7..127).filter(|second| schedule.decide(at(second * 1000), false, GRACE) == Decision::Read).count();
         assert_eq!(reads, 4);
     }
 
     #[test]
     fn a_holder_in_between_starts_the_wait_anew() {
-        let mut pace = ChipSchedule::default();
-        assert_eq!(pace.decide(at(0), true, GRACE), Decision::Read);
-        assert_eq!(pace.decide(at(40_000), false, GRACE), Decision::Wait);
-        pace.note(at(45_000), true);
-        assert_eq!(pace.decide(at(46_500), false, GRACE), Decision::Wait);
-        assert_eq!(pace.decide(at(52_499), false, GRACE), Decision::Wait);
-        assert_eq!(pace.decide(at(52_500), false, GRACE), Decision::Read);
+        let mut schedule = ChipSchedule::default();
+        assert_eq!(schedule.decide(at(0), true, GRACE), Decision::Read);
+        assert_eq!(schedule.decide(at(40_000), false, GRACE), Decision::Wait);
+        schedule.observe(at(45_000), true);
+        assert_eq!(schedule.decide(at(46_500), false, GRACE), Decision::Wait);
+        assert_eq!(schedule.decide(at(52_499), false, GRACE), Decision::Wait);
+        assert_eq!(schedule.decide(at(52_500), false, GRACE), Decision::Read);
     }
 
     #[test]
@@ -103,10 +103,10 @@ mod tests {
 
     #[test]
     fn a_dead_chip_is_left_alone_for_ten_seconds() {
-        let mut pace = ChipSchedule::default();
-        assert_eq!(pace.decide(at(0), true, GRACE), Decision::Read);
-        pace.back_off(at(0));
-        assert_eq!(pace.decide(at(9999), true, GRACE), Decision::Keep);
-        assert_eq!(pace.decide(at(10_000), true, GRACE), Decision::Read);
+        let mut schedule = ChipSchedule::default();
+        assert_eq!(schedule.decide(at(0), true, GRACE), Decision::Read);
+        schedule.back_off(at(0));
+        assert_eq!(schedule.decide(at(9999), true, GRACE), Decision::Keep);
+        assert_eq!(schedule.decide(at(10_000), true, GRACE), Decision::Read);
     }
 }
