@@ -10,7 +10,7 @@
 
 #![no_main]
 
-#[path = "../../crates/in-monitor/ledger-reader/tests/all/encoder.rs"]
+#[path = "../../testing/src/encoder.rs"]
 #[allow(dead_code)]
 mod encoder;
 #[path = "../src/patches.rs"]

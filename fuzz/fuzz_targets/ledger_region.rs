@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use libfuzzer_sys::fuzz_target;
 use ttmon_ledger_reader::{Detail, EventCursor, ReadAt, Region};
 
-#[path = "../../crates/in-monitor/ledger-reader/tests/all/encoder.rs"]
+#[path = "../../testing/src/encoder.rs"]
 mod encoder;
 #[path = "../src/patches.rs"]
 mod patches;

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+pub mod encoder;
 mod generated;
 pub mod machine;
 pub mod measure;

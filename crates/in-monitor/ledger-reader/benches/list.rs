@@ -12,10 +12,8 @@ use std::time::Duration;
 
 use ttmon_ledger_reader::{Detail, Lines, Region};
 use ttmon_model::ledger::Exactness;
+use ttmon_testing::encoder;
 use ttmon_testing::measure::{Limit, Verdicts, load, quantile, thread_time};
-
-#[path = "../tests/all/encoder.rs"]
-mod encoder;
 
 const LIVE: u32 = 1 << 20;
 const ROUNDS: usize = 15;

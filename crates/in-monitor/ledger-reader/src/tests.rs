@@ -2,9 +2,6 @@
 
 mod against_writer;
 mod clocks;
-/// It is outside of `src`, because the bench and the fuzz targets use it, too.
-#[path = "../tests/all/encoder.rs"]
-mod encoder;
 mod fields;
 mod hooked;
 mod hostile;

@@ -1,6 +1,7 @@
 //! Clocks that jump, stop, restart or belong to another process. The live buffers and their sums do not depend on clocks.
 
-use super::encoder::{Encoder, Shape, filled};
+use ttmon_testing::encoder::{Encoder, Shape, filled};
+
 use super::{list, live_bytes, open};
 use crate::entry::Entry;
 use crate::list::Listing;

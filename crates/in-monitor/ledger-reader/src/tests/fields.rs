@@ -6,8 +6,8 @@ use ttmon_model::ledger::{
 };
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, PerKind};
+use ttmon_testing::encoder::{Encoder, Entry, Shape, event_words, filled};
 
-use super::encoder::{Encoder, Entry, Shape, event_words, filled};
 use super::{list, open};
 use crate::Event;
 use crate::entry::Entry as Read;

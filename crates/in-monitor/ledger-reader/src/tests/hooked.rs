@@ -8,8 +8,8 @@ use ttmon_model::Kind;
 use ttmon_model::event::{Large, Refused};
 use ttmon_model::ledger::{BufferKind, FeatureState, HookFeature, LedgerCircular, LedgerLaunches};
 use ttmon_model::units::UnixTime;
+use ttmon_testing::encoder::{Encoder, Entry, Shape, filled};
 
-use super::encoder::{Encoder, Entry, Shape, filled};
 use super::{list, open};
 use crate::{Lines, ReadAt, Region};
 

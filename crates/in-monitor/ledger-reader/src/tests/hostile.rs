@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use proptest::prelude::*;
 use rustix::fs::OFlags;
 use ttmon_model::ledger::Exactness;
+use ttmon_testing::encoder::{Encoder, Shape, filled};
 
-use super::encoder::{Encoder, Shape, filled};
 use super::{file, list, open};
 use crate::{Detail, EventCursor, ReadAt, ReadError, Region};
 

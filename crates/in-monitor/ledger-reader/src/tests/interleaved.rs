@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use ttmon_ledger::layout::Op;
 use ttmon_model::ledger::{Exactness, Ledger};
+use ttmon_testing::encoder::Shape;
 
-use super::encoder::Shape;
 use super::model::{Model, ROWS, Step, Truth};
 use super::{list, live_bytes};
 use crate::list::Listing;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::encoder::{Encoder, Entry, Shape, event_words};
+use ttmon_testing::encoder::{Encoder, Entry, Shape, event_words};
 
 /// Rows that the scripts use: two allocators, two kinds.
 pub(crate) const ROWS: [u16; 2] = [0, 9];

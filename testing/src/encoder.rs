@@ -1,48 +1,47 @@
-//! Writes ledgers byte by byte from the tables of docs/ledger.md, without constants of the crate. So the encoder and the reader have only
-//! that page in common.
+//! Writes ledgers byte by byte from the tables of docs/ledger.md, without constants of the `ledger` crate. So the encoder and the reader
+//! have only that page in common.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where it must")]
-#![allow(dead_code, reason = "each test, the bench and the fuzz target use a part")]
+#![allow(missing_docs, reason = "the tables in docs/ledger.md say what each is")]
 
 /// A table: offset, records, stride.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TableGeometry {
-    pub(crate) offset: u64,
-    pub(crate) records: u32,
-    pub(crate) stride: u32,
+pub struct TableGeometry {
+    pub offset: u64,
+    pub records: u32,
+    pub stride: u32,
 }
 
 /// The number of records of each table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    pub(crate) allocators: u32,
-    pub(crate) tags: u32,
-    pub(crate) peak_copies: u32,
-    pub(crate) events: u32,
-    pub(crate) entries: u32,
-    pub(crate) circulars: u32,
-    pub(crate) launches: u32,
-    pub(crate) coverage: u32,
-    pub(crate) failures: u32,
-    pub(crate) left: u32,
-    pub(crate) shared: u32,
-    pub(crate) stacks: u32,
-    pub(crate) frames: u32,
-    pub(crate) codes: u32,
+pub struct Shape {
+    pub allocators: u32,
+    pub tags: u32,
+    pub peak_copies: u32,
+    pub events: u32,
+    pub entries: u32,
+    pub circulars: u32,
+    pub launches: u32,
+    pub coverage: u32,
+    pub failures: u32,
+    pub left: u32,
+    pub shared: u32,
+    pub stacks: u32,
+    pub frames: u32,
+    pub codes: u32,
     /// Additional bytes of each record, compared with version 2.0.
-    pub(crate) longer: u32,
+    pub longer: u32,
 }
 
 impl Shape {
     /// The shape defined in docs/ledger.md, with this many entries.
-    pub(crate) fn full(entries: u32) -> Self {
+    pub fn full(entries: u32) -> Self {
         let more = Self { circulars: 65_536, launches: 256, coverage: 64, failures: 64, left: 4096, shared: 64, ..Self::small() };
         let more = Self { stacks: 65_536, frames: 1 << 19, codes: 8192, ..more };
         Self { allocators: 256, tags: 4096, peak_copies: 16_384, events: 65_536, entries, longer: 0, ..more }
     }
 
     /// Small enough to be created a thousand times.
-    pub(crate) fn small() -> Self {
+    pub fn small() -> Self {
         Self {
             allocators: 4,
             tags: 8,
@@ -65,27 +64,27 @@ impl Shape {
 
 /// The bytes of a ledger.
 #[derive(Clone)]
-pub(crate) struct Encoder {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) allocators: TableGeometry,
-    pub(crate) rows: TableGeometry,
-    pub(crate) tags: TableGeometry,
-    pub(crate) peak_copies: TableGeometry,
-    pub(crate) events: TableGeometry,
-    pub(crate) entries: TableGeometry,
-    pub(crate) circulars: TableGeometry,
-    pub(crate) launches: TableGeometry,
-    pub(crate) coverage: TableGeometry,
-    pub(crate) failures: TableGeometry,
-    pub(crate) left: TableGeometry,
-    pub(crate) shared: TableGeometry,
-    pub(crate) stacks: TableGeometry,
-    pub(crate) frames: TableGeometry,
-    pub(crate) codes: TableGeometry,
+pub struct Encoder {
+    pub bytes: Vec<u8>,
+    pub allocators: TableGeometry,
+    pub rows: TableGeometry,
+    pub tags: TableGeometry,
+    pub peak_copies: TableGeometry,
+    pub events: TableGeometry,
+    pub entries: TableGeometry,
+    pub circulars: TableGeometry,
+    pub launches: TableGeometry,
+    pub coverage: TableGeometry,
+    pub failures: TableGeometry,
+    pub left: TableGeometry,
+    pub shared: TableGeometry,
+    pub stacks: TableGeometry,
+    pub frames: TableGeometry,
+    pub codes: TableGeometry,
 }
 
 impl Encoder {
-    pub(crate) fn new(shape: Shape) -> Self {
+    pub fn new(shape: Shape) -> Self {
         let mut next = 0x1000;
         let mut place = |records: u32, stride: u32| {
             let place = TableGeometry { offset: next, records, stride: stride + shape.longer };
@@ -157,39 +156,39 @@ impl Encoder {
         self.text(0x0F0, b"python3");
     }
 
-    pub(crate) fn put(&mut self, offset: u64, bytes: &[u8]) {
+    pub fn put(&mut self, offset: u64, bytes: &[u8]) {
         let at = usize::try_from(offset).unwrap();
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    pub(crate) fn put64(&mut self, offset: u64, value: u64) {
+    pub fn put64(&mut self, offset: u64, value: u64) {
         self.put(offset, &value.to_le_bytes());
     }
 
-    pub(crate) fn put32(&mut self, offset: u64, value: u32) {
+    pub fn put32(&mut self, offset: u64, value: u32) {
         self.put(offset, &value.to_le_bytes());
     }
 
-    pub(crate) fn put16(&mut self, offset: u64, value: u16) {
+    pub fn put16(&mut self, offset: u64, value: u16) {
         self.put(offset, &value.to_le_bytes());
     }
 
-    pub(crate) fn text(&mut self, offset: u64, text: &[u8]) {
+    pub fn text(&mut self, offset: u64, text: &[u8]) {
         self.put(offset, text);
     }
 
-    pub(crate) fn get64(&self, offset: u64) -> u64 {
+    pub fn get64(&self, offset: u64) -> u64 {
         let at = usize::try_from(offset).unwrap();
         u64::from_le_bytes(self.bytes[at..at + 8].try_into().unwrap())
     }
 
-    pub(crate) fn at(place: TableGeometry, record: u32) -> u64 {
+    pub fn at(place: TableGeometry, record: u32) -> u64 {
         assert!(record < place.records);
         place.offset + u64::from(record) * u64::from(place.stride)
     }
 
     /// An open allocator of one chip, with the row of this kind in use.
-    pub(crate) fn open_allocator(&mut self, slot: u32, kind: u32) {
+    pub fn open_allocator(&mut self, slot: u32, kind: u32) {
         let at = Self::at(self.allocators, slot);
         self.put64(at + 0x08, 2_000);
         self.put32(at + 0x1C, 1);
@@ -203,7 +202,7 @@ impl Encoder {
     }
 
     /// Writes a live entry.
-    pub(crate) fn entry(&mut self, slot: u32, entry: &Entry) {
+    pub fn entry(&mut self, slot: u32, entry: &Entry) {
         let at = Self::at(self.entries, slot);
         for (word, value) in entry.words().into_iter().enumerate() {
             self.put64(at + 8 * word as u64, value);
@@ -211,7 +210,7 @@ impl Encoder {
     }
 
     /// Sets row figures that match these entries; live and peak are equal.
-    pub(crate) fn figures(&mut self, row: u32, count: u64, bytes: u64, last_event: u64) {
+    pub fn figures(&mut self, row: u32, count: u64, bytes: u64, last_event: u64) {
         let at = Self::at(self.rows, row);
         self.put64(at + 0x08, bytes);
         self.put64(at + 0x10, bytes);
@@ -229,27 +228,27 @@ impl Encoder {
 
 /// An entry in the format of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) event: u64,
-    pub(crate) address: u64,
-    pub(crate) size: u64,
-    pub(crate) time: u64,
-    pub(crate) per_bank: u32,
-    pub(crate) page: u32,
-    pub(crate) row: u16,
-    pub(crate) layout: u8,
-    pub(crate) cores: u16,
-    pub(crate) flags: u16,
-    pub(crate) tag: u32,
-    pub(crate) refs: u32,
-    pub(crate) thread: u32,
-    pub(crate) operation: u32,
-    pub(crate) stack: u32,
+pub struct Entry {
+    pub event: u64,
+    pub address: u64,
+    pub size: u64,
+    pub time: u64,
+    pub per_bank: u32,
+    pub page: u32,
+    pub row: u16,
+    pub layout: u8,
+    pub cores: u16,
+    pub flags: u16,
+    pub tag: u32,
+    pub refs: u32,
+    pub thread: u32,
+    pub operation: u32,
+    pub stack: u32,
 }
 
 impl Entry {
     /// An entry that differs from others in every field.
-    pub(crate) fn example(event: u64, row: u16, size: u64) -> Self {
+    pub fn example(event: u64, row: u16, size: u64) -> Self {
         let n = u32::try_from(event % 1_000_000).unwrap();
         Self {
             event,
@@ -270,7 +269,7 @@ impl Entry {
         }
     }
 
-    pub(crate) fn words(&self) -> [u64; 8] {
+    pub fn words(&self) -> [u64; 8] {
         [
             self.event << 8 | 2,
             self.address,
@@ -289,7 +288,7 @@ impl Entry {
 }
 
 /// A ledger with `count` entries of `size` bytes in row 0, complete and at its peak, with the last events in the ring.
-pub(crate) fn filled(shape: Shape, count: u32, size: u64) -> Encoder {
+pub fn filled(shape: Shape, count: u32, size: u64) -> Encoder {
     let mut region = Encoder::new(shape);
     region.open_allocator(0, 0);
     for slot in 0..count {
@@ -309,7 +308,7 @@ pub(crate) fn filled(shape: Shape, count: u32, size: u64) -> Encoder {
 }
 
 /// The event that created this entry, in the format of the ring.
-pub(crate) fn event_words(op: u64, slot: u32, entry: &Entry) -> [u64; 6] {
+pub fn event_words(op: u64, slot: u32, entry: &Entry) -> [u64; 6] {
     [
         entry.time,
         entry.address,
