@@ -4,9 +4,9 @@
 //! for reading, and nothing is written.
 //!
 //! All access to a chip uses [`Transport`]. It is implemented for the [kernel] driver and for the [image] of a simulated chip; tests and
-//! the fuzzer have a chip in memory. A [`Session`] takes samples of one chip through a transport, within the limits of `schedule`. Each session
-//! runs in a separate process, because a read may hang when the chip is reset. [`Readers`] starts these processes and requests samples from
-//! them.
+//! the fuzzer have a chip in memory. A [`Session`] takes samples of one chip through a transport, within the limits of `schedule`. Each
+//! session runs in a separate process, because a read may hang when the chip is reset. [`Readers`] starts these processes and requests
+//! samples from them.
 
 mod client;
 pub mod contents;

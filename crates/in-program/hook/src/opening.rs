@@ -20,7 +20,8 @@ struct Span {
 
 /// `bool MeshDeviceImpl::initialize_impl(MeshDevice*, ...)`: called for every mesh and submesh that is opened.
 #[allow(clippy::too_many_arguments, reason = "TT-Metal's own signature")]
-#[unsafe(export_name = "_ZN2tt8tt_metal11distributed14MeshDeviceImpl15initialize_implEPNS1_10MeshDeviceEhmmmSt4spanIKjLm18446744073709551615EEb")]
+#[unsafe(export_name = "_ZN2tt8tt_metal11distributed14MeshDeviceImpl15initialize_impl\
+                        EPNS1_10MeshDeviceEhmmmSt4spanIKjLm18446744073709551615EEb")]
 unsafe extern "C-unwind" fn initialize_impl(
     this: usize,
     mesh: usize,

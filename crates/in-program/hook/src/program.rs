@@ -286,13 +286,17 @@ macro_rules! program_ends {
 
 program_ends! {
     /// The program's destructor.
-    program_destroyed, program_destroyed_from, ProgramD1, "_ZN2tt8tt_metal6detail11ProgramImplD1Ev";
+    program_destroyed, program_destroyed_from, ProgramD1,
+        "_ZN2tt8tt_metal6detail11ProgramImplD1Ev";
     /// `void ProgramImpl::deallocate_circular_buffers()`.
-    deallocate_circular_buffers, deallocate_circular_buffers_from, DeallocateCirculars, "_ZN2tt8tt_metal6detail11ProgramImpl27deallocate_circular_buffersEv";
+    deallocate_circular_buffers, deallocate_circular_buffers_from, DeallocateCirculars,
+        "_ZN2tt8tt_metal6detail11ProgramImpl27deallocate_circular_buffersEv";
     /// `void ProgramImpl::invalidate_circular_buffer_allocation()`: the buffers will be laid out again.
-    invalidate_circulars, invalidate_circulars_from, InvalidateCirculars, "_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_circular_buffer_allocationEv";
+    invalidate_circulars, invalidate_circulars_from, InvalidateCirculars,
+        "_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_circular_buffer_allocationEv";
     /// `void ProgramImpl::invalidate_dataflow_buffer_allocation()`.
-    invalidate_dataflow, invalidate_dataflow_from, InvalidateDataflow, "_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_dataflow_buffer_allocationEv";
+    invalidate_dataflow, invalidate_dataflow_from, InvalidateDataflow,
+        "_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_dataflow_buffer_allocationEv";
 }
 
 fn ended(program: u32) {

@@ -1,9 +1,9 @@
 //! Ledgers whose writer stopped in the middle of an event.
 
 use ttmon_model::ledger::Exactness;
+use ttmon_testing::encoder::{Encoder, Entry, Shape, filled};
 
 use super::{list, live_bytes, open};
-use ttmon_testing::encoder::{Encoder, Entry, Shape, filled};
 
 fn stopped(count: u32) -> Encoder {
     let mut region = filled(Shape::small(), count, 100);

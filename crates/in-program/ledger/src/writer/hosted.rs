@@ -165,8 +165,8 @@ impl Hosted {
         Ok(())
     }
 
-    /// Allocates header, recorder and peak copies. With these complete, a free never needs memory. A free that failed would leave the figures
-    /// wrong permanently.
+    /// Allocates header, recorder and peak copies. With these complete, a free never needs memory. A free that failed would leave the
+    /// figures wrong permanently.
     fn populate_always(&self) -> io::Result<()> {
         self.populate(0, layout::HEADER_BYTES.into())?;
         self.grow(EVENTS, 0, EVENTS.records)?;

@@ -58,7 +58,8 @@ fn step() -> impl Strategy<Value = Step> {
     let allocator = 0..3_usize;
     prop_oneof![
         // Numbers that share a chain.
-        8 => (allocator.clone(), 0..6_u32, 0..50_u32).prop_map(|(allocator, program, address)| Step::Add { allocator, program: program * 2048, address }),
+        8 => (allocator.clone(), 0..6_u32, 0..50_u32)
+            .prop_map(|(allocator, program, address)| Step::Add { allocator, program: program * 2048, address }),
         4 => (0..6_u32).prop_map(|program| Step::Remove { program: program * 2048 }),
         1 => allocator.clone().prop_map(|allocator| Step::FreeAll { allocator }),
         1 => allocator.clone().prop_map(|allocator| Step::Reopen { allocator }),
