@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::num::NonZeroU32;
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
 use ttmon_ledger::layout::{Op, WriterKind, flag};
@@ -280,23 +280,22 @@ fn check(read: &Region, map: &HashMap<(u8, u64), u64>, peaks: [u64; 2]) {
     }
 }
 
-/// Threads write like a program, a few hundred thousand events per second, while everything is read continuously.
+/// Threads write while everything is read continuously: a few thousand events during each list.
 #[test]
 fn lists_of_running_threads_are_exact() {
     let writer = writer(ClockChoice::Auto);
     let allocator = writer.session().unwrap().open_allocator(&spec(&[])).unwrap();
     let read = reader(&writer);
-    let is_over = AtomicBool::new(false);
-    let (mut lists, mut exact, mut whole, mut next) = (0_u32, 0_u32, 0_u32, 0);
+    let granted = AtomicU64::new(0);
+    let (mut exact, mut whole, mut next) = (0_u32, 0_u32, 0);
     thread::scope(|scope| {
         for thread in 0..2_u64 {
-            let (writer, is_over) = (&writer, &is_over);
-            scope.spawn(move || work(writer, allocator, thread, is_over));
+            let (writer, granted) = (&writer, &granted);
+            scope.spawn(move || work(writer, allocator, thread, granted));
         }
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(1_500) {
+        for _ in 0..LISTS {
+            granted.fetch_add(EVENTS_PER_LIST, Relaxed);
             let listing = list(&read);
-            lists += 1;
             if listing.frame.ledger.exactness == Exactness::Exact {
                 exact += 1;
                 whole += u32::from(listing.peak_sets.iter().all(PeakSet::is_whole));
@@ -306,29 +305,39 @@ fn lists_of_running_threads_are_exact() {
             assert_eq!(recorded.events.len() as u64 + recorded.overrun, recorded.next - next);
             next = recorded.next;
         }
-        is_over.store(true, Relaxed);
+        granted.store(u64::MAX, Relaxed);
     });
-    println!("{lists} lists, {exact} exact, {whole} with whole peaks, {next} events");
-    assert!(exact > lists / 4, "{exact} of {lists}");
+    println!("{LISTS} lists, {exact} exact, {whole} with whole peaks, {next} events");
+    assert!(exact > LISTS / 4, "{exact} of {LISTS}");
     let last = list(&read);
     assert_eq!(last.frame.ledger.exactness, Exactness::Exact);
     assert_whole(&last);
 }
 
-fn work(writer: &Writer, allocator: AllocatorId, thread: u64, is_over: &AtomicBool) {
+const LISTS: u32 = 400;
+/// Events that each thread may make during a list. The ring holds many more.
+const EVENTS_PER_LIST: u64 = 1_000;
+
+/// Makes as many events as `granted` says. Returns when that is the maximum.
+fn work(writer: &Writer, allocator: AllocatorId, thread: u64, granted: &AtomicU64) {
     let mut random = 0x9E37_79B9_7F4A_7C15 ^ thread;
-    while !is_over.load(Relaxed) {
-        for _ in 0..20 {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let key = key(allocator, (thread % 2) as u8, random % 400);
-            if let Ok(mut session) = writer.session()
-                && session.remove(key).is_none()
-            {
-                session.insert(key, &Buffer { size: random % 10_000, ..Buffer::default() }).unwrap();
+    let mut done = 0;
+    loop {
+        match granted.load(Relaxed) {
+            u64::MAX => return,
+            until if done >= until => thread::yield_now(),
+            _ => {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let key = key(allocator, (thread % 2) as u8, random % 400);
+                if let Ok(mut session) = writer.session()
+                    && session.remove(key).is_none()
+                {
+                    session.insert(key, &Buffer { size: random % 10_000, ..Buffer::default() }).unwrap();
+                }
+                done += 1;
             }
         }
-        thread::sleep(Duration::from_micros(100));
     }
 }

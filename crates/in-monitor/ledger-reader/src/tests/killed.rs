@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write, stdout};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, ClockChoice, Config, Key, KindGeometry, Writer};
 use ttmon_model::ledger::{Exactness, Ledger};
+use ttmon_testing::until;
 
 use super::{list, live_bytes};
 use crate::Region;
@@ -100,7 +100,7 @@ fn a_kill_at_any_time_leaves_it_exact() {
     let (mut recounted, mut overflowed, mut lost) = (0, 0, 0);
     for round in 0..rounds {
         let (mut child, region) = start();
-        thread::sleep(Duration::from_micros(round * 1_237 % 25_000));
+        until("the writer works", || region.last_event().unwrap() > round * 1_237 % 25_000);
         if round % 2 == 0 {
             let _ = list(&region);
         }

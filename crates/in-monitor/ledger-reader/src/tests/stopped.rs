@@ -8,7 +8,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use ttmon_model::ledger::Exactness;
@@ -37,13 +36,19 @@ fn stop(child: &Child) -> Result<(), ExitStatus> {
     if status.stopped() { Ok(()) } else { Err(ExitStatus::from_raw(status.as_raw())) }
 }
 
+/// Waits until the writer has made more than this many events.
+fn wait_for_events(region: &Region, count: u64) {
+    let before = region.last_event().unwrap();
+    until("more events", || region.last_event().unwrap() > before + count);
+}
+
 /// While a writer is stopped within an event, a reader gets exact figures from the entries.
 #[test]
 fn a_writer_stopped_inside_an_event_is_read() {
     let (mut child, region) = start();
     let (mut inside, mut stops) = (0, 0);
     while inside < INSIDE && stops < STOPS_MAX {
-        thread::sleep(Duration::from_micros(stops * 137 % 1_000));
+        wait_for_events(&region, stops * 137 % 1_000);
         assert_eq!(stop(&child), Ok(()));
         let (_, totals) = check(&region, stops);
         assert_eq!(region.figures().unwrap().events, totals.events, "it stands still");
@@ -53,8 +58,7 @@ fn a_writer_stopped_inside_an_event_is_read() {
     }
     assert!(inside >= INSIDE, "only {inside} of {stops} stops were inside an event");
     // The writer continues normally: no event is lost, and nothing was repaired.
-    let before = region.figures().unwrap().events;
-    until("it goes on", || region.figures().unwrap().events > before + 1_000);
+    wait_for_events(&region, 1_000);
     child.kill().unwrap();
     child.wait().unwrap();
     let (_, totals) = check(&region, stops);
@@ -106,10 +110,9 @@ fn a_reader_stopped_and_resumed_is_not_deceived() {
     for stops in 1..=READER_STOPS {
         assert_eq!(stop(&reader), Ok(()), "what it read was wrong");
         // Every other time, until the ring was overwritten completely.
-        let more = region.figures().unwrap().events + if stops % 2 == 0 { 70_000 } else { 100 };
-        until("more events", || region.figures().unwrap().events >= more);
+        wait_for_events(&region, if stops % 2 == 0 { 70_000 } else { 100 });
         send(&reader, Signal::CONT);
-        thread::sleep(Duration::from_micros(stops * 331 % 4_000));
+        wait_for_events(&region, stops * 331 % 4_000);
     }
     drop(reader.stdin.take());
     let status = reader.wait().unwrap();

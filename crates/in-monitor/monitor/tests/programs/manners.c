@@ -1,7 +1,9 @@
 /* Wrong arguments, errno, threads, signals, fork: how ttmon_monitor.h behaves in another program. */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +68,8 @@ static void wrong_arguments(void) {
     CHECK(strcmp(ttmon_monitor_kind_name(200), "") == 0);
 }
 
+static atomic_int calls;
+
 static void *many_calls(void *unused) {
     CHECK(strcmp(ttmon_monitor_last_error(), "") == 0);
     for (int round = 0; round < 50; round++) {
@@ -73,6 +77,7 @@ static void *many_calls(void *unused) {
         ttmon_kind_stats kind = {.struct_size = sizeof kind};
         CHECK(ttmon_monitor_system_stats(monitor, (uint32_t)round % 3, &stats) == TTMON_MONITOR_OK);
         CHECK(ttmon_monitor_detailed_stats(monitor, 0, TTMON_KIND_L1, &kind) == TTMON_MONITOR_OK);
+        calls++;
     }
     CHECK(strcmp(ttmon_monitor_last_error(), "") == 0);
     return unused;
@@ -92,7 +97,9 @@ static void a_cancelled_thread_leaves_nothing_behind(void) {
         pthread_t thread;
         void *result = NULL;
         CHECK(pthread_create(&thread, NULL, calls_without_end, NULL) == 0);
-        usleep((useconds_t)(500 * round));
+        for (int enough = calls + 5 * round; calls < enough;) {
+            sched_yield();
+        }
         CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
     }
     many_calls(NULL);

@@ -15,11 +15,11 @@ use std::{
         Ordering::{Acquire, Relaxed, Release, SeqCst},
     },
     thread,
-    time::Duration,
 };
 
 use ttmon_ledger::writer::{AllocatorId, Buffer, Circular, Config, Frame, Session, Writer};
 use ttmon_ledger_reader::Region;
+use ttmon_testing::until;
 
 use crate::cases::{Case, wait};
 use crate::made::{self, CONFIG, Random, key, open, refused};
@@ -89,11 +89,11 @@ fn kills(capacity: u32) {
         if child == 0 {
             work(intents, capacity, seed.wrapping_mul(1_000_003).wrapping_add(round));
         }
-        while intents.ready.load(SeqCst) == 0 {
-            thread::sleep(Duration::from_micros(100));
-        }
+        until("it writes", || intents.ready.load(SeqCst) != 0);
         let held = File::open(format!("/proc/{child}/fd/{}", intents.descriptor.load(SeqCst))).expect("held");
-        thread::sleep(Duration::from_micros(random.below(30_000)));
+        let region = Region::open(held.try_clone().expect("a descriptor")).expect("a ledger");
+        let enough = random.below(30_000);
+        until("more events", || region.last_event().expect("readable") > enough);
         // SAFETY: our own child, which was not waited for yet.
         unsafe { libc::kill(child, libc::SIGKILL) };
         wait(child);
@@ -318,9 +318,9 @@ fn stopped_after_every_instruction() {
             checks += 1;
             odd += truth.seq % 2;
             for (kind, most) in most.iter_mut().enumerate() {
-                let (told, now) = raw.peak_on(&truth, 0, kind);
+                let (peak, now) = raw.peak_on(&truth, 0, kind);
                 *most = now.max(*most);
-                assert_eq!(told, *most, "the peak of chip 0, kind {kind}, in step {steps}");
+                assert_eq!(peak, *most, "the peak of chip 0, kind {kind}, in step {steps}");
             }
             before = now.map(<[u8]>::to_vec).to_vec();
         }

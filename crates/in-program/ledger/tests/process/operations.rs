@@ -8,9 +8,11 @@ use std::{
     os::fd::{AsRawFd, RawFd},
     process::Command,
     ptr,
-    sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst},
+    sync::{
+        atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst},
+        mpsc,
+    },
     thread,
-    time::{Duration, Instant},
 };
 
 use limits::{
@@ -256,7 +258,8 @@ fn fork_while_another_thread_starts() {
     let mut random = Random(5);
     let mut kept = 0;
     for _ in 0..ROUNDS {
-        let pause = random.below(300);
+        // As long as the start of a ledger takes.
+        let pause = random.below(20_000);
         let status = in_child(|| {
             let is_starting = AtomicBool::new(false);
             let status = thread::scope(|scope| {
@@ -267,8 +270,7 @@ fn fork_while_another_thread_starts() {
                 while !is_starting.load(SeqCst) {
                     std::hint::spin_loop();
                 }
-                let since = Instant::now();
-                while since.elapsed() < Duration::from_micros(pause) {}
+                (0..pause).for_each(|_| std::hint::spin_loop());
                 in_child(|| {
                     started();
                     assert_eq!(truth().rows[&0].live_bytes, 100);
@@ -389,10 +391,9 @@ fn signal_handler_that_allocates() {
     let timer = libc::itimerval { it_interval: every, it_value: every };
     // SAFETY: the kernel reads a local struct.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut()) };
-    let start = Instant::now();
     let mut random = Random(1);
     let mut events = 0;
-    while start.elapsed() < Duration::from_secs(2) {
+    while IN_HANDLER.load(SeqCst) < 500 || REFUSED_IN_HANDLER.load(SeqCst) < 100 {
         let address = random.below(100) * 4096 + 4096;
         let mut session = WRITER.session().expect("the handler has ended");
         if session.remove(key(id, 0, address)).is_none() {
@@ -405,12 +406,12 @@ fn signal_handler_that_allocates() {
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut()) };
     let truth = truth();
     let (done, refused) = (IN_HANDLER.load(SeqCst), REFUSED_IN_HANDLER.load(SeqCst));
-    assert!(done > 0 && refused > 0, "{done} handlers got in, {refused} met an event");
     assert_eq!(truth.seq / 2, events + done + 2);
     assert_eq!((truth.lost[Lost::Reentry as usize], truth.status & status::INEXACT), (refused, status::INEXACT));
 }
 
-static READY: AtomicBool = AtomicBool::new(false);
+/// Number of attempts of the newest thread.
+static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 /// For each address: 0 if free, size + 1 if live. The top bit is set while it changes.
 static INTENTS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 const CHANGING: u64 = 1 << 63;
@@ -423,8 +424,8 @@ extern "C" fn die_here(_: libc::c_int) {
 extern "C" fn allocate_for_ever(seed: *mut libc::c_void) -> *mut libc::c_void {
     let mut random = Random(seed.addr() as u64);
     let id = AllocatorIdCell::get();
-    READY.store(true, SeqCst);
     loop {
+        ATTEMPTS.fetch_add(1, SeqCst);
         let number = random.below(64);
         let intent = &INTENTS[usize::try_from(number).expect("small")];
         let address = 4096 * (number + 1);
@@ -462,16 +463,16 @@ fn threads_that_die_anywhere() {
     on_signal(libc::SIGUSR1, die_here);
     let mut random = Random(99);
     for round in 0..300_usize {
-        READY.store(false, SeqCst);
+        ATTEMPTS.store(0, SeqCst);
         let mut thread = 0;
         // SAFETY: pthread_create writes a local id; the thread uses only statics. It never returns, because a signal ends it.
         unsafe {
             let seed = ptr::without_provenance_mut(round + 1);
             assert_eq!(libc::pthread_create(&raw mut thread, ptr::null(), allocate_for_ever, seed), 0);
-            while !READY.load(SeqCst) {
+            let attempts = random.below(4000);
+            while ATTEMPTS.load(SeqCst) <= attempts {
                 thread::yield_now();
             }
-            thread::sleep(Duration::from_micros(random.below(2000)));
             libc::pthread_kill(thread, libc::SIGUSR1);
             libc::pthread_join(thread, ptr::null_mut());
         }
@@ -494,26 +495,23 @@ fn threads_that_die_anywhere() {
 fn stuck_thread_costs_a_second_once() {
     started();
     let is_inside = AtomicBool::new(false);
-    let is_over = AtomicBool::new(false);
+    let (end, ended) = mpsc::channel::<()>();
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let is_inside = &is_inside;
+        scope.spawn(move || {
             let session = WRITER.session().expect("session");
             is_inside.store(true, SeqCst);
-            while !is_over.load(SeqCst) {
-                thread::sleep(Duration::from_millis(1));
-            }
+            assert!(ended.recv().is_err(), "the other end is dropped");
             drop(session);
         });
         while !is_inside.load(SeqCst) {
             thread::yield_now();
         }
-        let start = Instant::now();
+        // One second for each would exceed the two minutes of a case.
         for _ in 0..1000 {
             assert_eq!(WRITER.session().err(), Some(Lost::LockTimeout));
         }
-        // One second for each would exceed the two minutes of a case.
-        assert!(start.elapsed() > Duration::from_millis(900));
-        is_over.store(true, SeqCst);
+        drop(end);
     });
     assert!(WRITER.session().is_ok());
     assert_eq!(truth().lost[Lost::LockTimeout as usize], 1000);
