@@ -5,11 +5,8 @@
 //! the ownership. The next owner is a thread that makes many calls in a row. A thread may be preempted within a call for the duration of
 //! thousands of calls of another thread. So while the mark of a previous owner is set, no other thread is alone or becomes the owner.
 
-use std::sync::atomic::{
-    AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    compiler_fence,
-};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, compiler_fence};
 
 use crate::fast_path::HOT;
 

@@ -6,10 +6,8 @@
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{
-    AtomicU8, AtomicU32,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU32};
 
 use ttmon_client::hooked;
 use ttmon_ledger::layout::stack::NO_PYTHON;

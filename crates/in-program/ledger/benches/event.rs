@@ -6,27 +6,19 @@
 //! One thread is measured in CPU time, which is less sensitive to a busy machine. Several threads are measured in wall time, over all their
 //! events.
 
-use std::{
-    fs,
-    hint::black_box,
-    io::{self, Read, Write},
-    os::unix::fs::FileExt,
-    sync::{
-        Barrier,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
-    thread,
-    time::{Duration, Instant},
-};
+use std::hint::black_box;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use ttmon_ledger::{
-    layout::{ENTRIES_MAX, WriterKind},
-    writer::{AllocatorId, AllocatorSpec, Buffer, ClockChoice, Config, Key, KindGeometry, Writer},
-};
-use ttmon_testing::measure::{
-    Limit::{self, AtLeast, AtMost, Below},
-    Verdicts, is_quick, kib, load, quantile, thread_time as cpu,
-};
+use ttmon_ledger::layout::{ENTRIES_MAX, WriterKind};
+use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, ClockChoice, Config, Key, KindGeometry, Writer};
+use ttmon_testing::measure::Limit::{self, AtLeast, AtMost, Below};
+use ttmon_testing::measure::{Verdicts, is_quick, kib, load, quantile, thread_time as cpu};
 
 const IDLE_MAX: Limit = Below(64.0, "kB");
 const BUFFER_MAX: Limit = AtMost(96.0, "B");

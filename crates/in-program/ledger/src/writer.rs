@@ -34,14 +34,10 @@ mod store;
 mod sweep;
 mod tags;
 
-use std::{
-    os::fd::RawFd,
-    ptr::{self, NonNull},
-    sync::atomic::{
-        AtomicPtr, AtomicU64,
-        Ordering::{AcqRel, Acquire, Relaxed, Release},
-    },
-};
+use std::os::fd::RawFd;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 pub use crate::layout::Geometry as KindGeometry;
 pub use checks::SelfCheck;
@@ -54,10 +50,8 @@ pub use marks::{RowFigures, TraceStep};
 pub use stacks::Frame;
 pub use store::{Repeated, Stored};
 
-use crate::{
-    layout::{self, KINDS, Lost, Op, WriterKind, entry, header, status},
-    tsc,
-};
+use crate::layout::{self, KINDS, Lost, Op, WriterKind, entry, header, status};
+use crate::tsc;
 
 use event::{flags_of, references_of};
 use identity::keeping_errno;

@@ -1,18 +1,14 @@
 //! Opens and closes allocators, and reuses their slots with a new generation.
 
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, Release},
-};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::layout::{ALLOCATORS, KINDS, Lost, Op, allocator, header, row};
 
-use super::{
-    AllocatorId, AllocatorSpec, Key,
-    event::{Event, EventBody},
-    memory::{low, pair},
-    state::WriterState,
-};
+use super::event::{Event, EventBody};
+use super::memory::{low, pair};
+use super::state::WriterState;
+use super::{AllocatorId, AllocatorSpec, Key};
 
 const COUNT: usize = ALLOCATORS.records as usize;
 const ROWS_EACH: usize = KINDS as usize;

@@ -5,20 +5,15 @@
 //!
 //! The records of a program are found through private chains of slots, one for each remainder of the program's number.
 
-use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64,
-    Ordering::{Relaxed, Release},
-};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use crate::layout::{CIRCULARS, Lost, Op, circular, entry, header, kind, row};
 
-use super::{
-    AllocatorId, Key, Session,
-    event::EventBody,
-    memory::{self, Lazy, low, pair},
-    protocol,
-    state::WriterState,
-};
+use super::event::EventBody;
+use super::memory::{self, Lazy, low, pair};
+use super::state::WriterState;
+use super::{AllocatorId, Key, Session, protocol};
 
 const SLOTS: u32 = CIRCULARS.records;
 const CHAINS: u32 = 4096;

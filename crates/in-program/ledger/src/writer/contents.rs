@@ -1,16 +1,12 @@
 //! Append-only records of the region, and a private index that finds them by their content.
 
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, Release},
-};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::layout::Table;
 
-use super::{
-    memory::{Lazy, high, low, pair},
-    state::WriterState,
-};
+use super::memory::{Lazy, high, low, pair};
+use super::state::WriterState;
 
 /// Cells with `hash << 32 | number + 1`, 0 if empty.
 pub(super) type Cells<const COUNT: usize> = Lazy<AtomicU64, COUNT>;

@@ -4,11 +4,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::layout::{COVERAGE, Coverage, LAUNCHES, coverage, header, launches};
 
-use super::{
-    Session, Writer, clock,
-    memory::{beginning, position},
-    state::WriterState,
-};
+use super::memory::{beginning, position};
+use super::state::WriterState;
+use super::{Session, Writer, clock};
 
 impl Writer {
     /// Counts a program that was launched on some chips. Needs no lock and makes no event. Has no effect before there is a ledger.

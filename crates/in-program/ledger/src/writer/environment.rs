@@ -4,12 +4,10 @@ use std::{ffi::CStr, sync::atomic::Ordering::Relaxed};
 
 use crate::layout::{HEADER, Op, header};
 
-use super::{
-    Session,
-    event::EventBody,
-    memory::{Region, high, pair},
-    protocol::{self, Word},
-};
+use super::Session;
+use super::event::EventBody;
+use super::memory::{Region, high, pair};
+use super::protocol::{self, Word};
 
 /// TT_VISIBLE_DEVICES of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,13 +2,11 @@
 
 use crate::layout::{EVENTS, Op, entry, event as layout, header, row, status};
 
-use super::{
-    Buffer,
-    lookup::EntryRef,
-    memory::{Record, high, low, pair},
-    protocol::{self, Word},
-    state::WriterState,
-};
+use super::Buffer;
+use super::lookup::EntryRef;
+use super::memory::{Record, high, low, pair};
+use super::protocol::{self, Word};
+use super::state::WriterState;
 
 /// The fields of an event's record besides number, time and op.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,12 +4,10 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::layout::{FAILURES, Op, Refused, entry, failure, header, row};
 
-use super::{
-    AllocatorId, Key, Session,
-    event::{EventBody, row_of, stack_of},
-    memory::{Record, beginning, low, pair},
-    state::WriterState,
-};
+use super::event::{EventBody, row_of, stack_of};
+use super::memory::{Record, beginning, low, pair};
+use super::state::WriterState;
+use super::{AllocatorId, Key, Session};
 
 /// A failed allocation, or a clash of circular buffers.
 #[derive(Clone, Copy, Debug)]

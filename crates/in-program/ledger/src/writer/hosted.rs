@@ -7,27 +7,20 @@
 //!
 //! If another process truncates the file while it is mapped, this process is killed. The caller must protect the file from others.
 
-use std::{
-    fmt,
-    fs::File,
-    io,
-    os::{fd::AsRawFd, unix::fs::FileExt},
-    process,
-    ptr::NonNull,
-    sync::atomic::Ordering::Relaxed,
-};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::Relaxed;
+use std::{fmt, io, process};
 
 use crate::layout::{self, ALLOCATORS, Clock, KINDS, Lost, PEAK_COPIES, ROWS, TAGS, Table, allocator, header, row};
 
-use super::{
-    AllocatorId, AllocatorSpec, Config, Session, clock,
-    environment::{Environment, VisibleDevicesVariable},
-    identity,
-    lock::LockState,
-    memory::{self, Backing, PAGE, Region, low, pair, position},
-    start,
-    state::WriterState,
-};
+use super::environment::{Environment, VisibleDevicesVariable};
+use super::lock::LockState;
+use super::memory::{self, Backing, PAGE, Region, low, pair, position};
+use super::state::WriterState;
+use super::{AllocatorId, AllocatorSpec, Config, Session, clock, identity, start};
 
 /// The process that a ledger is written for.
 #[derive(Clone, Copy, Debug)]

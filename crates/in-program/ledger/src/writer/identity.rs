@@ -1,9 +1,7 @@
 //! The identity of this process, found without malloc. Also detects another copy of the writer in the process.
 
-use std::{
-    ffi::{CStr, c_void},
-    process,
-};
+use std::ffi::{CStr, c_void};
+use std::process;
 
 use crate::layout::header;
 

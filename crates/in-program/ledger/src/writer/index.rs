@@ -8,10 +8,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::{
-    memory::{Mapped, high, low},
-    prefetch,
-};
+use super::memory::{Mapped, high, low};
+use super::prefetch;
 
 /// Initial number of buckets, from the bits of the hash that are not in the tag.
 const BUCKETS_FIRST: u32 = 1 << FIRST_BITS;

@@ -7,11 +7,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::layout::{LEFT, entry, header, row};
 
-use super::{
-    event::{Event, creation_of, row_of},
-    memory::{Record, Row, low},
-    state::WriterState,
-};
+use super::event::{Event, creation_of, row_of};
+use super::memory::{Record, Row, low};
+use super::state::WriterState;
 
 impl WriterState {
     /// Records the live entries of a row that is freed as a whole. Called within this event, after the epoch was set.

@@ -2,11 +2,10 @@
 //! handler that interrupts its own thread's event gets an error instead of a deadlock. It blocks a program for at most a second, and longer
 //! only while other threads get the lock.
 
-use std::{
-    cell::UnsafeCell,
-    hint, mem,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
-};
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::{hint, mem};
 
 use crate::layout::Lost;
 

@@ -2,11 +2,8 @@
 
 use crate::layout::{KINDS, entry};
 
-use super::{
-    AllocatorId, Key, Session,
-    event::{creation_of, row_of},
-    index,
-};
+use super::event::{creation_of, row_of};
+use super::{AllocatorId, Key, Session, index};
 
 /// The slot of a buffer, and the hash of its key.
 #[derive(Clone, Copy, Debug)]

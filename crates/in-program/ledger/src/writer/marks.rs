@@ -4,11 +4,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::layout::{KINDS, Op, header, kind, row};
 
-use super::{
-    AllocatorId, Key, Session,
-    event::{Event, EventBody},
-    state::WriterState,
-};
+use super::event::{Event, EventBody};
+use super::state::WriterState;
+use super::{AllocatorId, Key, Session};
 
 /// An operation on a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

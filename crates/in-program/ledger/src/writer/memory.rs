@@ -3,21 +3,15 @@
 //! Every view is an `AtomicU64`, also of private memory: a signal handler may interrupt an event at any instruction, and a child may
 //! inherit an incomplete event. Relaxed access costs as much as plain access.
 
-use std::{
-    os::fd::RawFd,
-    ptr::{self, NonNull},
-    sync::atomic::{
-        AtomicPtr, AtomicU32, AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
-    },
-};
+use std::os::fd::RawFd;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use crate::layout::{self, Table};
 
-use super::{
-    identity::keeping_errno,
-    protocol::{self, Word},
-};
+use super::identity::keeping_errno;
+use super::protocol::{self, Word};
 
 /// Bytes of a page on supported machines; used only for rounding up.
 pub(super) const PAGE: usize = 4096;

@@ -8,11 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::{PEAK_COPIES, entry, row};
 
-use super::{
-    event::{Event, creation_of, row_of, stack_of},
-    memory::{Record, Row, low, pair},
-    state::WriterState,
-};
+use super::event::{Event, creation_of, row_of, stack_of};
+use super::memory::{Record, Row, low, pair};
+use super::state::WriterState;
 
 /// Number of positions that are tried for a record before it is dropped, and number of members that are then dropped without a search. A
 /// full table of copies must not slow down the program.

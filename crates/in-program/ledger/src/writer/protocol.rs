@@ -2,11 +2,8 @@
 //!
 //! `cargo xtask ci --only loom`
 
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, Release},
-    fence,
-};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
 
 /// A word of shared memory.
 pub(super) trait Word {
@@ -67,17 +64,10 @@ pub(super) fn withdraw<W: Word>(word: &W, value: u64) {
 mod tests {
     //! One entry, the total of its row and a ring of two records, written by two events and read at any time in between.
 
-    use loom::{
-        sync::{
-            Arc,
-            atomic::{
-                AtomicU64,
-                Ordering::{Acquire, Relaxed, Release},
-                fence,
-            },
-        },
-        thread,
-    };
+    use loom::sync::Arc;
+    use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+    use loom::sync::atomic::{AtomicU64, fence};
+    use loom::thread;
 
     use super::*;
 

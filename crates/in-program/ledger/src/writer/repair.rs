@@ -4,12 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::{KINDS, Op, ROWS, entry, header, row, status};
 
-use super::{
-    event::{Event, EventBody, creation_of, row_of},
-    index,
-    memory::low,
-    state::WriterState,
-};
+use super::event::{Event, EventBody, creation_of, row_of};
+use super::index;
+use super::memory::low;
+use super::state::WriterState;
 
 /// Figures of a row that are computed from the entries.
 pub(super) const COUNTED: [u64; 5] =
@@ -118,10 +116,8 @@ mod tests {
 
     use crate::layout::{Lost, WriterKind, circular};
 
-    use super::{
-        super::{AllocatorId, AllocatorSpec, Buffer, Circular, ClockChoice, Config, Key, KindGeometry, LiveBuffer, Writer},
-        *,
-    };
+    use super::super::{AllocatorId, AllocatorSpec, Buffer, Circular, ClockChoice, Config, Key, KindGeometry, LiveBuffer, Writer};
+    use super::*;
 
     fn writer() -> (Writer, AllocatorId) {
         let config = Config { kind: WriterKind::Client, version: "", clock: ClockChoice::Auto, machine: 1, on_created: None };

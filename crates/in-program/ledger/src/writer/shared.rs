@@ -7,12 +7,10 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::layout::{ALLOCATORS, KINDS, SHARED, allocator, header, row, shared};
 
-use super::{
-    AllocatorId, Key, RowFigures, Session,
-    event::Event,
-    memory::{high, low, pair},
-    state::WriterState,
-};
+use super::event::Event;
+use super::memory::{high, low, pair};
+use super::state::WriterState;
+use super::{AllocatorId, Key, RowFigures, Session};
 
 /// Private words of a record, in `WriterState::sharing`: a bit for each allocator that shares the chip.
 const WORDS_EACH: usize = ALLOCATORS.records as usize / 64;

@@ -4,18 +4,14 @@
 //! A slot below the capacity is an entry of the region. A slot from the capacity on is *unlisted*: a record of the same format in private
 //! memory, so that totals stay exact when the table is full.
 
-use std::sync::atomic::{
-    AtomicU32, AtomicU64,
-    Ordering::{Relaxed, Release},
-};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::layout::{entry, header};
 
-use super::{
-    index::{Index, SLOTS_MAX},
-    memory::{Lazy, Record, Words, low},
-    state::WriterState,
-};
+use super::index::{Index, SLOTS_MAX};
+use super::memory::{Lazy, Record, Words, low};
+use super::state::WriterState;
 
 /// Unlisted records that are mapped together: 16 MiB, of which only touched pages use memory.
 const CHUNK_RECORDS: usize = 1 << 18;

@@ -3,19 +3,15 @@
 //! The caller computes a hash that identifies a stack; a lookup by hash needs no lock. A new stack is written under the lock in pieces,
 //! functions first, so that no thread waits while the caller reads the program's memory.
 
-use std::sync::atomic::{
-    AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::layout::{CODES, FRAMES, STACKS, code, header, stack};
 
-use super::{
-    Session, Writer,
-    contents::Cells,
-    memory::{self, Lazy, beginning, low, pair, words_of},
-    state::WriterState,
-};
+use super::contents::Cells;
+use super::memory::{self, Lazy, beginning, low, pair, words_of};
+use super::state::WriterState;
+use super::{Session, Writer};
 
 /// Cells of two words: the hash, and the number of the stack, which is stored last.
 const STACK_WORDS: usize = STACKS.records as usize * 4;

@@ -3,38 +3,29 @@
 //! The code runs inside another program, perhaps in a constructor or signal handler. It uses no malloc and prints nothing. It checks each
 //! limit first, because exceeding RLIMIT_FSIZE kills the process.
 
-use std::{
-    iter,
-    mem::MaybeUninit,
-    os::fd::RawFd,
-    process,
-    ptr::{self, NonNull},
-    sync::atomic::{
-        AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
-        Ordering::{Acquire, Relaxed, Release},
-    },
-};
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use std::{iter, process};
 
-use crate::{
-    layout::{self, Clock, header, status},
-    tsc,
-};
+use crate::layout::{self, Clock, header, status};
+use crate::tsc;
 
-use super::{
-    Config,
-    allocators::FIGURES,
-    circulars::Circulars,
-    clock::{self, ClockChoice},
-    environment::Environment,
-    identity::{self, errno},
-    index::Index,
-    lock::Lock,
-    memory::{self, Backing, Lazy, Mapped, PAGE, Region, pair, position},
-    shared::SHARING,
-    slots::Overflow,
-    stacks::Stacks,
-    state::WriterState,
-};
+use super::Config;
+use super::allocators::FIGURES;
+use super::circulars::Circulars;
+use super::clock::{self, ClockChoice};
+use super::environment::Environment;
+use super::identity::{self, errno};
+use super::index::Index;
+use super::lock::Lock;
+use super::memory::{self, Backing, Lazy, Mapped, PAGE, Region, pair, position};
+use super::shared::SHARING;
+use super::slots::Overflow;
+use super::stacks::Stacks;
+use super::state::WriterState;
 
 /// Minimum number of the ledger's descriptor. A program's descriptors are low; a high one rarely disturbs `select` or a loop that closes
 /// descriptors.

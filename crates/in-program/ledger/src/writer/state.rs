@@ -3,26 +3,20 @@
 //! The state is in private mapped memory after one page that a fork wipes (MADV_WIPEONFORK). The first word of this page detects a fork
 //! without another pointer.
 
-use std::{
-    os::fd::RawFd,
-    ptr::NonNull,
-    sync::atomic::{
-        AtomicU32, AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
-    },
-};
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::layout::{self, Clock, Lost, header, status};
 
-use super::{
-    circulars::Circulars,
-    index::Index,
-    lock::Lock,
-    memory::{self, Backing, Mapped, PAGE, Region, position},
-    slots::Overflow,
-    stacks::Stacks,
-    tags::Tags,
-};
+use super::circulars::Circulars;
+use super::index::Index;
+use super::lock::Lock;
+use super::memory::{self, Backing, Mapped, PAGE, Region, position};
+use super::slots::Overflow;
+use super::stacks::Stacks;
+use super::tags::Tags;
 
 /// Detector word: this process created the state, and a fork would wipe the word.
 pub(super) const ALIVE: u64 = 1;

@@ -2,12 +2,9 @@
 
 use crate::layout::{Lost, Op, SIZE_END, entry, row};
 
-use super::{
-    Buffer, Key, Session,
-    event::{Event, EventBody, NewEntry, references_of},
-    index,
-    lookup::EntryRef,
-};
+use super::event::{Event, EventBody, NewEntry, references_of};
+use super::lookup::EntryRef;
+use super::{Buffer, Key, Session, index};
 
 /// What to do with a live buffer at the key of a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::{Op, entry, header, row};
 
-use super::{
-    event::{EventBody, creation_of, row_of},
-    index,
-    memory::{Record, low},
-    repair::COUNTED,
-    state::WriterState,
-};
+use super::event::{EventBody, creation_of, row_of};
+use super::index;
+use super::memory::{Record, low};
+use super::repair::COUNTED;
+use super::state::WriterState;
 
 /// Slots that each allocation checks while there are dead entries.
 const SWEEP_PER_ALLOCATION: u32 = 2;

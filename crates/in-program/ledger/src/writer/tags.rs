@@ -4,11 +4,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::{TAG_BYTES_MAX, TAG_OTHER, TAGS, header};
 
-use super::{
-    contents::Cells,
-    memory::{beginning, low},
-    state::WriterState,
-};
+use super::contents::Cells;
+use super::memory::{beginning, low};
+use super::state::WriterState;
 
 const OTHER: &str = "(other)";
 

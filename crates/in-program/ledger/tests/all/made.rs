@@ -1,11 +1,9 @@
 //! Writers, allocators and random numbers for tests.
 
-use ttmon_ledger::{
-    layout::{Refused, WriterKind},
-    report,
-    writer::{
-        AllocatorId, AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Failure, Key, KindGeometry, Session, Stored, Writer,
-    },
+use ttmon_ledger::layout::{Refused, WriterKind};
+use ttmon_ledger::report;
+use ttmon_ledger::writer::{
+    AllocatorId, AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Failure, Key, KindGeometry, Session, Stored, Writer,
 };
 
 pub const CONFIG: Config = Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 7, on_created: None };

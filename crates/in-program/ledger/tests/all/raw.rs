@@ -2,15 +2,11 @@
 //!
 //! It intentionally does not use the crate's reader: two independent decoders find errors that one alone would hide.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    fs::File,
-    mem::ManuallyDrop,
-    os::{
-        fd::{FromRawFd, RawFd},
-        unix::fs::FileExt,
-    },
-};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, RawFd};
+use std::os::unix::fs::FileExt;
 
 const ALLOCATORS: usize = 0x1000;
 const ROWS: usize = 0x51000;

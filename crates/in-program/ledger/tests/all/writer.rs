@@ -1,15 +1,11 @@
 //! Compares the writer with a simple model, through an independent decoder of the bytes.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    thread,
-};
+use std::collections::{BTreeMap, HashMap};
+use std::thread;
 
 use proptest::prelude::*;
-use ttmon_ledger::{
-    layout::{Lost, status},
-    writer::{AllocatorSpec, Buffer, LiveBuffer, Released, Writer},
-};
+use ttmon_ledger::layout::{Lost, status};
+use ttmon_ledger::writer::{AllocatorSpec, Buffer, LiveBuffer, Released, Writer};
 
 use crate::made::{self, Random, key, open, writer};
 use crate::raw::{Raw, Truth};

@@ -3,10 +3,8 @@
 use std::{fs::File, thread};
 
 use proptest::prelude::*;
-use ttmon_ledger::{
-    layout::{CODES, Coverage, FAILURES, Lost, Op, Refused, STACKS, code, failure, flag, header, stack},
-    writer::{AllocatorId, Buffer, Circular, Failure, Frame, RowFigures, SelfCheck, Writer},
-};
+use ttmon_ledger::layout::{CODES, Coverage, FAILURES, Lost, Op, Refused, STACKS, code, failure, flag, header, stack};
+use ttmon_ledger::writer::{AllocatorId, Buffer, Circular, Failure, Frame, RowFigures, SelfCheck, Writer};
 use ttmon_ledger_reader::{Lines, LiveEvents, Region};
 use ttmon_model::Kind;
 use ttmon_model::event::Refused as What;

@@ -6,16 +6,11 @@
 //!
 //! TTMON_KILLS sets the number of kills (40), TTMON_SEED the random seed.
 
-use std::{
-    fs::File,
-    os::fd::{AsRawFd, RawFd},
-    ptr,
-    sync::atomic::{
-        AtomicI32, AtomicU64,
-        Ordering::{Acquire, Relaxed, Release, SeqCst},
-    },
-    thread,
-};
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicI32, AtomicU64};
+use std::{ptr, thread};
 
 use ttmon_ledger::writer::{AllocatorId, Buffer, Circular, Config, Frame, Session, Writer};
 use ttmon_ledger_reader::Region;

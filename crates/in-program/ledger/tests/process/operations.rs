@@ -3,17 +3,12 @@
 mod limits;
 mod memory;
 
-use std::{
-    fs,
-    os::fd::{AsRawFd, RawFd},
-    process::Command,
-    ptr,
-    sync::{
-        atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst},
-        mpsc,
-    },
-    thread,
-};
+use std::os::fd::{AsRawFd, RawFd};
+use std::process::Command;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
+use std::sync::mpsc;
+use std::{fs, ptr, thread};
 
 use limits::{
     address_space_limit, file_size_limit, file_size_limit_below_the_smallest, limit, memfd_refused, mlockall_locks_nothing_untouched,
@@ -21,10 +16,8 @@ use limits::{
 };
 use memory::{address_space_is_given_back, pages_are_small_and_not_dumped, without_proc_there_is_none};
 use rustix::process::Resource;
-use ttmon_ledger::{
-    layout::{Lost, status},
-    writer::{AllocatorId, Buffer, ClockChoice, Config, Writer},
-};
+use ttmon_ledger::layout::{Lost, status};
+use ttmon_ledger::writer::{AllocatorId, Buffer, ClockChoice, Config, Writer};
 use ttmon_ledger_reader::Region;
 use ttmon_model::ledger::{Exactness, VisibleDevices};
 
