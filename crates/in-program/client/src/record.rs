@@ -31,8 +31,8 @@ pub(crate) fn record(report: Report) -> Outcome {
             session.mark();
             Outcome::Recorded
         }),
-        Report::MemoryAllocated { device, buffer_type, bytes } => asked(device, buffer_type, bytes, |figures| figures.used),
-        Report::MaxMemoryAllocated { device, buffer_type, bytes } => asked(device, buffer_type, bytes, |figures| figures.peak),
+        Report::MemoryAllocated { device, buffer_type, bytes } => write_figure(device, buffer_type, bytes, |figures| figures.used),
+        Report::MaxMemoryAllocated { device, buffer_type, bytes } => write_figure(device, buffer_type, bytes, |figures| figures.peak),
         Report::PhaseBegin { text } => phase(text, true),
         Report::PhaseEnd { text } => phase(text, false),
         Report::ResetPeak { device, buffer_type } => on_device(device, 0, |session, metal_id| {
@@ -53,7 +53,7 @@ fn phase(text: *const c_char, is_begin: bool) -> Outcome {
 }
 
 /// Writes a figure of a chip; 0 for a chip without any allocation.
-fn asked(device: i32, buffer_type: u8, bytes: *mut u64, figure: fn(RowFigures) -> u64) -> Outcome {
+fn write_figure(device: i32, buffer_type: u8, bytes: *mut u64, figure: fn(RowFigures) -> u64) -> Outcome {
     if bytes.is_null() {
         return Outcome::BadArgument;
     }

@@ -2,71 +2,25 @@
 
 use std::ffi::c_char;
 
-/// One call of the API. All calls pass the gate as a value of this type.
+/// One call of the API. All calls pass the gate as a value of this type. `text` is null, or a NUL-terminated string that lives until the
+/// call returns. `bytes` is null, or points to the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    Allocation {
-        device: i32,
-        size: u64,
-        buffer_type: u8,
-        buffer_id: u64,
-    },
-    Deallocation {
-        device: i32,
-        buffer_id: u64,
-    },
-    CbAllocation {
-        device: i32,
-        size: u64,
-        cb_id: u64,
-    },
-    CbDeallocation {
-        device: i32,
-        size: u64,
-        cb_id: u64,
-    },
-    KernelLoad {
-        device: i32,
-        size: u64,
-        kernel_type: u8,
-        kernel_id: u64,
-    },
-    KernelUnload {
-        device: i32,
-        size: u64,
-        kernel_id: u64,
-    },
-    DeviceClose {
-        device: i32,
-    },
-    /// Null, or a NUL-terminated string that lives until the call returns.
-    TagPush {
-        text: *const c_char,
-    },
+    Allocation { device: i32, size: u64, buffer_type: u8, buffer_id: u64 },
+    Deallocation { device: i32, buffer_id: u64 },
+    CbAllocation { device: i32, size: u64, cb_id: u64 },
+    CbDeallocation { device: i32, size: u64, cb_id: u64 },
+    KernelLoad { device: i32, size: u64, kernel_type: u8, kernel_id: u64 },
+    KernelUnload { device: i32, size: u64, kernel_id: u64 },
+    DeviceClose { device: i32 },
+    TagPush { text: *const c_char },
     TagPop,
     Mark,
-    /// `bytes` is null, or points to the result.
-    MemoryAllocated {
-        device: i32,
-        buffer_type: u8,
-        bytes: *mut u64,
-    },
-    MaxMemoryAllocated {
-        device: i32,
-        buffer_type: u8,
-        bytes: *mut u64,
-    },
-    ResetPeak {
-        device: i32,
-        buffer_type: u8,
-    },
-    /// The text is like that of a tag.
-    PhaseBegin {
-        text: *const c_char,
-    },
-    PhaseEnd {
-        text: *const c_char,
-    },
+    MemoryAllocated { device: i32, buffer_type: u8, bytes: *mut u64 },
+    MaxMemoryAllocated { device: i32, buffer_type: u8, bytes: *mut u64 },
+    ResetPeak { device: i32, buffer_type: u8 },
+    PhaseBegin { text: *const c_char },
+    PhaseEnd { text: *const c_char },
 }
 
 /// The result of a report. The C functions return its number.

@@ -81,8 +81,8 @@ impl Workshop {
 /// A command without the tracking variables of this test's own environment.
 fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
-    let told = ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "TTMON_HANDOVER_OUTER"];
-    for variable in told.into_iter().chain(["XDG_RUNTIME_DIR", "LD_PRELOAD"]) {
+    let variables = ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "TTMON_HANDOVER_OUTER"];
+    for variable in variables.into_iter().chain(["XDG_RUNTIME_DIR", "LD_PRELOAD"]) {
         command.env_remove(variable);
     }
     command
