@@ -1,4 +1,4 @@
-//! A chip in memory, for tests and fuzzing.
+//! A chip in memory, for tests.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use crate::transport::{Tile, Transport, Window, window_bytes};
 
 /// A chip with words that can be set. Clones share the words.
 #[derive(Clone, Debug)]
-pub struct Fake(Rc<RefCell<State>>);
+pub(crate) struct Fake(Rc<RefCell<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -28,13 +28,13 @@ struct State {
 
 impl Fake {
     /// Creates a chip full of zeros.
-    pub fn new(arch: Arch) -> Self {
+    pub(crate) fn new(arch: Arch) -> Self {
         let (words, otherwise) = (HashMap::new(), 0);
         Self(Rc::new(RefCell::new(State { arch, words, otherwise, opens: 0, open_now: 0, reads: 0, refuses: None, breaks: None })))
     }
 
     /// Writes words at an address of a tile.
-    pub fn write(&self, tile: Tile, address: u64, words: &[u32]) {
+    pub(crate) fn write(&self, tile: Tile, address: u64, words: &[u32]) {
         let mut state = self.0.borrow_mut();
         for (at, word) in (address..).step_by(4).zip(words) {
             state.words.insert((tile, at), *word);
@@ -42,44 +42,44 @@ impl Fake {
     }
 
     /// Writes the words of these runs.
-    pub fn write_runs(&self, runs: &[Run]) {
+    pub(crate) fn write_runs(&self, runs: &[Run]) {
         runs.iter().for_each(|(tile, address, words)| self.write(*tile, *address, words));
     }
 
     /// Sets whether the chip has left the bus. Every word then reads all ones.
-    pub fn set_dead(&self, is_dead: bool) {
+    pub(crate) fn set_dead(&self, is_dead: bool) {
         self.0.borrow_mut().otherwise = if is_dead { u32::MAX } else { 0 };
     }
 
     /// Makes `open` fail.
-    pub fn refuse(&self, reason: Option<Missing>) {
+    pub(crate) fn refuse(&self, reason: Option<Missing>) {
         self.0.borrow_mut().refuses = reason;
     }
 
     /// Makes reads fail, as after a reset.
-    pub fn break_off(&self, reason: Option<Missing>) {
+    pub(crate) fn break_off(&self, reason: Option<Missing>) {
         self.0.borrow_mut().breaks = reason;
     }
 
     /// Returns how often the chip was opened.
-    pub fn opens(&self) -> u64 {
+    pub(crate) fn opens(&self) -> u64 {
         self.0.borrow().opens
     }
 
     /// Returns the number of open windows.
-    pub fn open_now(&self) -> u64 {
+    pub(crate) fn open_now(&self) -> u64 {
         self.0.borrow().open_now
     }
 
     /// Returns the number of words read so far.
-    pub fn reads(&self) -> u64 {
+    pub(crate) fn reads(&self) -> u64 {
         self.0.borrow().reads
     }
 }
 
 /// A window into a [`Fake`].
 #[derive(Debug)]
-pub struct FakeWindow {
+pub(crate) struct FakeWindow {
     chip: Fake,
     target: Option<(Tile, u64)>,
 }

@@ -9,7 +9,8 @@ use ttmon_model::{KernelTypes, KernelUse, Kind};
 
 use super::entry::{Entry, Names};
 use super::lines::Lines;
-use super::numbers::{Tags, kind_number};
+use super::numbers::kind_number;
+use super::tags::Tags;
 use super::totals::{self, Frame};
 use super::{LedgerPart, MayRead, ReadError, Region, circulars, list};
 

@@ -86,7 +86,7 @@ mod tests {
 
     use ttmon_model::ledger::BufferKind;
 
-    use super::super::numbers::Tags;
+    use super::super::tags::Tags;
     use super::*;
 
     #[test]

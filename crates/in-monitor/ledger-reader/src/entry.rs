@@ -16,8 +16,9 @@ use super::clock::Converter;
 use super::events::Event;
 use super::header::Counters;
 use super::lines::Lines;
-use super::numbers::{Tags, buffer_kind, place_of};
+use super::numbers::{buffer_kind, place_of};
 use super::replay::Record;
+use super::tags::Tags;
 use super::{lines, tags};
 
 /// A buffer.

@@ -6,8 +6,9 @@ use ttmon_model::ledger::BufferKind;
 
 use super::entry::Entry;
 use super::header::Counters;
-use super::numbers::{Tags, buffer_kind};
+use super::numbers::buffer_kind;
 use super::replay::{self, Record};
+use super::tags::Tags;
 use super::{ReadError, Region, lines, tags};
 
 /// New events, and the number of events that were lost.

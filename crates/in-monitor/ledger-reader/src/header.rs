@@ -5,7 +5,7 @@ use super::bytes::{Source, position, text_at, u16_at, u32_at, u64_at};
 use super::clock::Creation;
 use super::numbers::ledger_writer;
 use ttmon_ledger::layout::{self, Table, WriterKind, header};
-use ttmon_model::ledger::LedgerWriter;
+use ttmon_model::ledger::{LedgerWriter, VisibleDevices};
 
 /// The writer of a ledger, as recorded in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,4 +212,22 @@ impl Counters {
             mark_event: field(header::MARK_EVENT),
         }
     }
+}
+
+/// Offset of the devices that a program sees. The program may change them after its ledger was created, so they are read with the figures.
+pub(super) const ENVIRONMENT: u64 = header::VISIBLE_IS_SET;
+
+/// Decodes TT_VISIBLE_DEVICES of the program from a part of the header that begins at [`ENVIRONMENT`].
+pub(super) fn visible_devices(bytes: &[u8]) -> VisibleDevices {
+    match u32_at(bytes, header::VISIBLE_IS_SET - ENVIRONMENT) {
+        0 => VisibleDevices::All,
+        header::VISIBLE_WHOLE => VisibleDevices::Only(text_at(bytes, header::VISIBLE - ENVIRONMENT, header::VISIBLE_BYTES)),
+        // An unknown value of a later version is treated as truncated, too.
+        _ => VisibleDevices::Cut,
+    }
+}
+
+/// Whether the chips are mock, or simulated by TT-Metal.
+pub(super) fn is_mock(bytes: &[u8]) -> bool {
+    u32_at(bytes, header::FLAGS - ENVIRONMENT) & header::FLAG_MOCK != 0
 }

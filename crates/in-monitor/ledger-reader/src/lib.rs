@@ -15,7 +15,6 @@ mod coverage;
 mod cursor;
 mod end;
 mod entry;
-mod environment;
 mod events;
 mod header;
 mod lines;
@@ -27,7 +26,6 @@ mod recount;
 mod refusals;
 mod replay;
 mod rows;
-mod shared;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -44,7 +42,8 @@ pub use end::FinalLedger;
 pub use events::{Event, NewEvents};
 pub use header::Identity;
 pub use lines::{Lines, Resolver, resolve_snapshot, set_resolver};
-pub use numbers::{Tags, buffer_kind};
+pub use numbers::buffer_kind;
+pub use tags::Tags;
 pub use ttmon_ledger::layout::{COST_ONE_IN, Op};
 
 use bytes::Source;

@@ -12,11 +12,12 @@ use super::clock::Converter;
 use super::entry::Entry;
 use super::header::Counters;
 use super::live_at_close;
-use super::numbers::{Tags, row_index};
+use super::numbers::row_index;
 use super::peak::{self, PeakSet};
 use super::recount::{Sum, agree, count};
 use super::replay::{self, Change, Changes};
 use super::rows::RowRecord;
+use super::tags::Tags;
 use super::totals::{self, Frame};
 use super::{ReadError, Region, tags};
 

@@ -1,7 +1,5 @@
 //! The meaning of the numbers in a ledger.
 
-use std::sync::Arc;
-
 use ttmon_ledger::layout::{KINDS, WriterKind, kind, origin};
 use ttmon_model::Kind;
 use ttmon_model::ledger::{BufferKind, LedgerWriter};
@@ -67,27 +65,5 @@ pub(super) fn ledger_writer(kind: Option<WriterKind>) -> LedgerWriter {
         Some(WriterKind::Hook) => LedgerWriter::Hook,
         Some(WriterKind::Service) => LedgerWriter::Service,
         None => LedgerWriter::Unknown,
-    }
-}
-
-/// The texts of tags by id.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tags(pub(super) Vec<Arc<String>>);
-
-impl Tags {
-    /// Returns the text of a tag. There is none for id 0, which means no tag.
-    #[inline]
-    pub fn get(&self, id: u32) -> Option<&Arc<String>> {
-        usize::try_from(id).ok().filter(|id| *id > 0).and_then(|id| self.0.get(id)).filter(|text| !text.is_empty())
-    }
-
-    /// Drops the texts of all other tags.
-    pub(super) fn keep(&mut self, is_used: impl Fn(u32) -> bool) {
-        let none = Arc::default();
-        for (id, text) in (0..).zip(&mut self.0) {
-            if !is_used(id) {
-                *text = Arc::clone(&none);
-            }
-        }
     }
 }

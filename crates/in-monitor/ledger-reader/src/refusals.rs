@@ -11,7 +11,8 @@ use super::bytes::{position, text_at, u8_at, u16_at, u32_at, u64_at};
 use super::clock::Converter;
 use super::header::Counters;
 use super::lines::{self, Lines};
-use super::numbers::{Tags, buffer_kind};
+use super::numbers::buffer_kind;
+use super::tags::Tags;
 use super::{ReadError, Region, tags};
 
 /// Reads the last refused requests of the program, oldest first: at most 64.

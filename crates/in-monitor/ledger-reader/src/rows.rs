@@ -1,8 +1,10 @@
-//! Allocators and rows, decoded from their bytes.
+//! Allocators, rows and shared chips, decoded from their bytes.
 
-use ttmon_ledger::layout::{KINDS, allocator, check, row};
+use ttmon_ledger::layout::{KINDS, allocator, check, row, shared};
 use ttmon_model::PerKind;
-use ttmon_model::ledger::{AtClose, BufferKind, LedgerAllocator, LedgerChip, LedgerGeometry, LedgerRow, LedgerSelfCheck, Marked};
+use ttmon_model::ledger::{
+    AtClose, BufferKind, LedgerAllocator, LedgerChip, LedgerGeometry, LedgerRow, LedgerSelfCheck, LedgerShared, LedgerSharedPeak, Marked,
+};
 
 use super::bytes::{u16_at, u32_at, u64_at};
 use super::clock::Converter;
@@ -110,6 +112,20 @@ pub(super) fn ledger_row(kind: u8, bytes: &[u8], allocator: &LedgerAllocator, co
         capacity: geometry.map(|geometry| geometry.banks.saturating_mul(geometry.bank_bytes)),
         ..LedgerRow::empty(kind)
     }
+}
+
+/// Decodes the peaks of a chip since a second allocator was opened, of all allocators on the chip.
+pub(super) fn shared_chip(record: &[u8], converter: &Converter) -> Option<LedgerShared> {
+    let peaks = PerKind::from_fn(|kind| {
+        let at = shared::peaks(kind_number(BufferKind::Of(kind)).into());
+        LedgerSharedPeak {
+            used: u64_at(record, at),
+            time: converter.unix(u64_at(record, at + shared::TIME)),
+            allocated: u64_at(record, at + shared::ALLOCATED),
+        }
+    });
+    let metal_id = u32_at(record, shared::KEY).checked_sub(1)?;
+    Some(LedgerShared { metal_id, origin: origin_writer(u32_at(record, shared::KEY + 4)), peaks })
 }
 
 impl RowRecord {

@@ -11,10 +11,10 @@ use ttmon_model::ledger::{Exactness, Ledger};
 
 use super::bytes::{position, u64_at};
 use super::clock::Converter;
-use super::header::Counters;
+use super::header::{Counters, ENVIRONMENT, is_mock, visible_devices};
 use super::numbers::{kind_number, row_index};
 use super::rows::{self, RowRecord};
-use super::{ReadError, Region, coverage, environment, shared};
+use super::{ReadError, Region, coverage};
 
 /// Number of immediate attempts, and of attempts with pauses, before the entries are counted instead.
 const TRIES_QUICK: u32 = 8;
@@ -103,9 +103,9 @@ struct Raw {
 impl Raw {
     fn read(&mut self, region: &Region) -> Result<Counters, ReadError> {
         let tables = &region.header.tables;
-        self.header.resize(position(Counters::END - environment::START), 0);
-        region.source.read(&mut self.header, environment::START)?;
-        let counters = Counters::decode(&self.header, environment::START, tables);
+        self.header.resize(position(Counters::END - ENVIRONMENT), 0);
+        region.source.read(&mut self.header, ENVIRONMENT)?;
+        let counters = Counters::decode(&self.header, ENVIRONMENT, tables);
         let used = counters.allocators_used;
         region.source.records(tables.allocators, used, &mut self.allocators)?;
         region.source.records(tables.rows, used * KINDS, &mut self.rows)?;
@@ -134,20 +134,20 @@ impl Raw {
             }
             allocators.extend(read);
         }
-        let field = |offset: u64| u64_at(&self.header, offset - environment::START);
+        let field = |offset: u64| u64_at(&self.header, offset - ENVIRONMENT);
         let is_exact = found == Settled::Exact;
         let shared = self.shared.chunks_exact(tables.shared.stride as usize);
         let ledger = Ledger {
             is_exact: field(header::STATUS) & status::INEXACT == 0,
             exactness: if is_exact { Exactness::Exact } else { Exactness::Recounted },
-            is_mock: environment::is_mock(&self.header),
-            visible_devices: environment::visible_devices(&self.header),
+            is_mock: is_mock(&self.header),
+            visible_devices: visible_devices(&self.header),
             events: counters.seq / 2,
             last_time: converter.unix(field(header::LAST_TIME)),
             lost: std::array::from_fn(|reason| field(header::LOST + reason as u64 * 8)),
             cost: (field(header::COST_SAMPLES), field(header::COST_NS)),
             allocators,
-            shared: shared.filter_map(|record| shared::decode(record, &converter)).collect(),
+            shared: shared.filter_map(|record| rows::shared_chip(record, &converter)).collect(),
             has_circulars: counters.circulars_used == 0,
             launches: coverage::launches(region, counters.launches_used, &converter)?,
             coverage: coverage::features(region, counters.coverage_used)?,

@@ -16,7 +16,6 @@
 //! This crate defines the calls that programs make and records them (`record`). The ledger crate defines the bytes, and other crates find
 //! and show ledgers.
 
-mod devices;
 mod exports;
 mod forward;
 mod gate;
@@ -31,8 +30,8 @@ mod tags;
 use std::fmt;
 use std::marker::PhantomData;
 
-pub use devices::name_devices;
 pub use exports::*;
+pub use record::name_devices;
 pub use report::Outcome;
 pub use switch::{Options, start};
 

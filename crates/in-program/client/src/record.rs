@@ -1,13 +1,14 @@
 //! Writes reports to the ledger. `ttmon_ledger::report` defines their meaning.
 
 use std::ffi::c_char;
+use std::sync::OnceLock;
 
 use ttmon_ledger::layout::{Lost, kind, origin};
 use ttmon_ledger::report::{self, FreeTarget, kernel_flags, kind_of};
 use ttmon_ledger::writer::{AllocatorId, Buffer, Chip, Key, RowFigures, Session};
 
 use crate::report::{Outcome, Report};
-use crate::{devices, host, switch, tags};
+use crate::{host, switch, tags};
 
 pub(crate) fn record(report: Report) -> Outcome {
     match report {
@@ -89,7 +90,7 @@ fn freed(device: i32, target: FreeTarget, address: u64) -> Outcome {
 
 /// Opens the allocator of a device, with the unique id of the chip if the program reported one.
 fn open(session: &mut Session<'_>, given_id: u32) -> Result<AllocatorId, Lost> {
-    let chip = [Chip { metal_id: given_id, unique_id: devices::unique_id(given_id), flags: 0 }];
+    let chip = [Chip { metal_id: given_id, unique_id: unique_id(given_id), flags: 0 }];
     session.open_allocator(&report::allocator_of(origin::CLIENT, &chip))
 }
 
@@ -122,4 +123,18 @@ fn outcome(lost: Lost) -> Outcome {
         Lost::SizeOutOfRange => Outcome::BadArgument,
         _ => Outcome::Lost,
     }
+}
+
+/// Unique ids of the devices of this process, if the program sets them.
+static UNIQUE_IDS: OnceLock<Vec<(u32, u64)>> = OnceLock::new();
+
+/// Sets UMD's unique id of each device, so that its memory is shown on the right chip even if the device's number is ambiguous. Call it
+/// once, before the first report. Returns `false` if it was called before.
+pub fn name_devices(unique_ids: Vec<(u32, u64)>) -> bool {
+    UNIQUE_IDS.set(unique_ids).is_ok()
+}
+
+/// The unique id of a device; 0 if it was not set.
+fn unique_id(device: u32) -> u64 {
+    UNIQUE_IDS.get().and_then(|ids| ids.iter().find(|(id, _)| *id == device)).map_or(0, |(_, unique_id)| *unique_id)
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ttmon_client::hooked;
 use ttmon_ledger::layout::COST_ONE_IN;
+use ttmon_ledger::tsc::monotonic_ns;
 
 use crate::fast_path::HOT;
 
@@ -24,7 +25,7 @@ pub(crate) fn begin() -> u64 {
 #[cold]
 fn begin_measured() -> u64 {
     HOT.until_measured.store(COST_ONE_IN, Relaxed);
-    now()
+    monotonic_ns()
 }
 
 /// Called before the real function. Returns the time spent so far, 0 if the call is not measured.
@@ -49,25 +50,18 @@ pub(crate) fn end(begun: u64, readings: u64) {
 
 #[cold]
 fn now_minus(nanoseconds: u64) -> u64 {
-    now().saturating_sub(nanoseconds).max(1)
+    monotonic_ns().saturating_sub(nanoseconds).max(1)
 }
 
 #[cold]
 fn add_sample(begun: u64, readings: u64) {
-    let end = now();
+    let end = monotonic_ns();
     // The time of the clock reads is subtracted: unmeasured calls do not have it.
-    let clock = now().saturating_sub(end);
+    let clock = monotonic_ns().saturating_sub(end);
     let spent = end.saturating_sub(begun).saturating_sub(clock * readings);
     if spent < LONGEST_NS {
         hooked::writer().cost(spent);
     }
-}
-
-fn now() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes into a local struct. This clock always exists, so errno stays unchanged.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    u64::try_from(time.tv_sec).unwrap_or(0).wrapping_mul(1_000_000_000).wrapping_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -84,10 +78,10 @@ mod tests {
         assert_eq!(measured, 5);
         assert_eq!((pause(0), resume(0)), (0, 0));
         // The time of the real function is not included.
-        let begun = now() - 5000;
+        let begun = monotonic_ns() - 5000;
         let spent = pause(begun);
         assert!((5000..1_000_000_000).contains(&spent));
         let begun = resume(spent);
-        assert!(now() - begun >= spent);
+        assert!(monotonic_ns() - begun >= spent);
     }
 }

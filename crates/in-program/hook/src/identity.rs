@@ -3,9 +3,10 @@
 //! TT-Metal creates a statistics object for each chip that it opens, with both ids. If that call was not seen, its shared memory regions
 //! among our mappings have both ids, too.
 
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-use crate::regions;
 
 /// Metal ids of a process are small.
 const CHIPS: usize = 256;
@@ -29,12 +30,74 @@ pub(crate) fn unique_id(metal_id: u32) -> u64 {
 
 /// Searches TT-Metal's regions, if some of these chips have no unique id yet.
 pub(crate) fn find_unique_ids(metal_ids: &[u32]) {
-    if metal_ids.iter().all(|id| unique_id(*id) != 0) {
-        return;
+    if metal_ids.iter().any(|id| unique_id(*id) == 0) {
+        read_regions();
     }
-    regions::each(|metal_id, unique_id| {
-        if let Ok(metal_id) = i32::try_from(metal_id) {
-            opened(metal_id, unique_id);
+}
+
+/// Longer than any line of /proc/self/maps: a path of 4,096 bytes and the columns before it.
+const CHUNK_BYTES: usize = 8192;
+const REGION_MARK: &[u8] = b"/tt_device_";
+const REGION_END: &[u8] = b"_memory";
+/// Offset of TT-Metal's chip number in a region.
+const REGION_DEVICE: u64 = 40;
+
+/// Records the ids of each chip with a statistics region in this process.
+fn read_regions() {
+    let (Ok(mut maps), Ok(memory)) = (File::open("/proc/self/maps"), File::open("/proc/self/mem")) else { return };
+    let mut chunk = [0; CHUNK_BYTES];
+    let mut filled = 0;
+    loop {
+        let Some(free) = chunk.get_mut(filled..) else { return };
+        let read = maps.read(free).unwrap_or(0);
+        filled += read;
+        let known = chunk.get(..filled).unwrap_or_default();
+        let whole = known.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        for (start, unique_id) in known.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n').filter_map(region_start) {
+            let mut device = [0xFF; 4];
+            // Read through the kernel, because the region may be unmapped meanwhile. Then the number stays that of no device.
+            let _ = memory.read_at(&mut device, start + REGION_DEVICE);
+            opened(i32::from_le_bytes(device), unique_id);
         }
-    });
+        if read == 0 {
+            return;
+        }
+        chunk.copy_within(whole..filled, 0);
+        filled -= whole;
+    }
+}
+
+/// Parses the start of a region and the unique id of its chip from a line such as
+/// `7f2c1a000000-7f2c1a003000 rw-s 00000000 00:18 77   /dev/shm/tt_device_6532451_memory`.
+fn region_start(line: &[u8]) -> Option<(u64, u64)> {
+    let at = line.windows(REGION_MARK.len()).rposition(|window| window == REGION_MARK)?;
+    let name = line.get(at + REGION_MARK.len()..)?;
+    let end = name.windows(REGION_END.len()).position(|window| window == REGION_END)?;
+    let unique_id = str::from_utf8(name.get(..end)?).ok()?.parse().ok()?;
+    Some((start_of(line)?, unique_id))
+}
+
+/// Returns the start of a mapping with file offset 0.
+fn start_of(line: &[u8]) -> Option<u64> {
+    let mut columns = line.split(|byte| *byte == b' ');
+    let range = str::from_utf8(columns.next()?).ok()?;
+    let offset = columns.nth(1)?;
+    if !offset.iter().all(|byte| *byte == b'0') {
+        return None;
+    }
+    u64::from_str_radix(range.split_once('-')?.0, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_of_tt_metal_is_known_by_its_line() {
+        let line = b"7f2c1a000000-7f2c1a003000 rw-s 00000000 00:18 77   /dev/shm/tt_device_6532451_memory";
+        assert_eq!(region_start(line), Some((0x7f2c_1a00_0000, 6_532_451)));
+        assert_eq!(region_start(b"7f2c1a000000-7f2c1a003000 rw-s 00000000 00:18 77   /dev/shm/tt_device_x_memory"), None);
+        assert_eq!(region_start(b"7f2c1a000000-7f2c1a003000 rw-s 00001000 00:18 77   /dev/shm/tt_device_1_memory"), None);
+        assert_eq!(region_start(b"7f2c1a000000-7f2c1a003000 rw-s 00000000 00:18 77   /dev/shm/other"), None);
+    }
 }

@@ -92,8 +92,8 @@ impl Workshop {
     }
 
     fn spawn(&self, mut command: Command, is_tracked: bool, variables: &[(&str, &str)]) -> Program {
-        let variables = ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "TTMON_HANDOVER_OUTER"];
-        for variable in variables.into_iter().chain(["TTMON_OPS", "TTMON_STACKS", "XDG_RUNTIME_DIR"]) {
+        let own = ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "TTMON_HANDOVER_OUTER"];
+        for variable in own.into_iter().chain(["TTMON_OPS", "TTMON_STACKS", "XDG_RUNTIME_DIR"]) {
             command.env_remove(variable);
         }
         if is_tracked {
