@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use libfuzzer_sys::fuzz_target;
-use ttmon_ledger_reader::{Detail, EventCursor, ReadAt, Region};
+use ttmon_ledger_reader::{LedgerDetail, EventCursor, ReadAt, Region};
 
 #[path = "../../testing/src/encoder.rs"]
 mod encoder;
@@ -37,7 +37,7 @@ fn read_all(region: &Region) {
     let lines = region.lines().expect("memory does not end");
     assert!(lines.len() <= 65_536 && (0..=lines.len()).all(|number| lines.frames(number).len() <= 64));
     let read_lines = || region.lines().expect("memory does not end");
-    let ledger = region.ledger(|_| Detail::Blocks, read_lines, &mut |_, _| true).expect("memory does not end").expect("no limits");
+    let ledger = region.ledger(|_| LedgerDetail::Blocks, read_lines, &mut |_, _| true).expect("memory does not end").expect("no limits");
     let allocators = ledger.allocators.len();
     assert!(ledger.buffers.len() <= 1 << 20 && ledger.buffers.iter().all(|buffer| usize::from(buffer.allocator) < allocators));
     assert!(ledger.circulars.len() <= 65_536 && ledger.circulars.iter().all(|circular| circular.allocator < allocators));

@@ -346,7 +346,7 @@ fn title(text: &mut String, title: &str) {
 #[cfg(test)]
 mod tests {
     use ttmon_ledger::layout::kind;
-    use ttmon_ledger_reader::{Detail, Lines, Region};
+    use ttmon_ledger_reader::{LedgerDetail, Lines, Region};
     use ttmon_model::Kind;
 
     use super::*;
@@ -367,7 +367,7 @@ mod tests {
             tracked.allocate(&reported, &mut budget).expect("room");
         }
         let region = Region::open(tracked.hosted.file().try_clone().expect("descriptor")).expect("a ledger");
-        region.ledger(|_| Detail::Buffers, Lines::default, &mut |_, _| true).expect("readable").expect("no limit")
+        region.ledger(|_| LedgerDetail::Buffers, Lines::default, &mut |_, _| true).expect("readable").expect("no limit")
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ttmon_collect::ledgers::OpenLedger;
-use ttmon_ledger_reader::{Detail, Event, EventCursor, Lines, Op, ReadError, Region};
+use ttmon_ledger_reader::{Event, EventCursor, LedgerDetail, Lines, Op, ReadError, Region};
 use ttmon_model::event::Refused;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{BufferKind, Ledger, LedgerRow};
@@ -206,7 +206,7 @@ impl FollowedLedger {
         if !is_short(figures) || !events.iter().any(is_load) {
             return;
         }
-        let choose = |ledger: &Ledger| if is_short(ledger) { Detail::Buffers } else { Detail::Totals };
+        let choose = |ledger: &Ledger| if is_short(ledger) { LedgerDetail::Buffers } else { LedgerDetail::Totals };
         let Ok(Some(ledger)) = self.region.ledger(choose, Lines::default, &mut |_, _| true) else { return };
         if self.kernels.len() > KERNEL_TYPES_MAX {
             self.kernels.clear();

@@ -13,10 +13,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::event::{EventfdFlags, eventfd};
 
 use ttmon_collect::ledgers::OpenLedger;
-use ttmon_collect::reads::{Lane, Pace, Pool, Request, Want};
+use ttmon_collect::reads::{Lane, Pool, Request, Sampling, Want};
 use ttmon_ledger::writer::Hosted;
 use ttmon_ledger::writer::{Environment, VisibleDevicesVariable};
-use ttmon_ledger_reader::{Detail, Lines, Region};
+use ttmon_ledger_reader::{LedgerDetail, Lines, Region};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{BufferKind, Ledger, VisibleDevices};
 use ttmon_model::{Sample, Source};
@@ -265,7 +265,7 @@ fn inspect(work: &Receiver<ProcessKey>, handle: &Handle) {
                 path: PathBuf::from(format!("/proc/{}/environ", process.pid)),
                 want: Want::Beginning,
                 bytes_max: ENVIRONMENT_BYTES_MAX,
-                pace: Pace::Once,
+                sampling: Sampling::Once,
             }]
             .into(),
         });
@@ -369,7 +369,7 @@ fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> 
 /// Reads a ledger. If its list exceeds the limit, it has no buffers.
 fn content(ledger: &Readable, entries_left: &mut u64) -> Option<Ledger> {
     let region = ledger.region.as_ref().filter(|_| ledger.figures.is_some())?;
-    let choose = |figures: &Ledger| if figures.live_buffers() > *entries_left { Detail::Totals } else { Detail::Buffers };
+    let choose = |figures: &Ledger| if figures.live_buffers() > *entries_left { LedgerDetail::Totals } else { LedgerDetail::Buffers };
     let content = region.ledger(choose, Lines::default, &mut |_, _| true).ok()??;
     *entries_left = entries_left.saturating_sub(content.buffers.len() as u64);
     Some(content)

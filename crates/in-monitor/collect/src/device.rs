@@ -14,7 +14,7 @@ use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, DEVICES_MAX};
 use ttmon_model::sample::{Beat, Counted, Problem};
 use ttmon_model::{Arch, Attr, Missing, Raw, Reading};
 
-use crate::reads::{Failure, LaneReply, Pace, Reply, Request, Want, entries};
+use crate::reads::{Failure, LaneReply, Reply, Request, Sampling, Want, entries};
 use crate::root::Root;
 use crate::users;
 use entry::{BusEntry, Entry};
@@ -56,42 +56,42 @@ pub(crate) struct KnownDevice {
     is_on_bus: bool,
     /// The PCI address that this device number had before, if it was a different one.
     pub(crate) former: Option<Bdf>,
-    /// The files to read, by [`Part`]. `None` if the list must be built again.
+    /// The files to read, by [`FileGroup`]. `None` if the list must be built again.
     plans: [Option<Arc<Plan>>; 3],
     /// Samples until the files that rarely change are read again.
     slow_in: u32,
-    /// Whether this sample reads each part, by [`Part`].
+    /// Whether this sample reads each group, by [`FileGroup`].
     due: [bool; 3],
     /// The request for the driver's list of processes that use this device.
     users: Option<Arc<[Request]>>,
     /// When the counters were read last, and how they changed since the read before.
     counters: Option<(Duration, Option<Counted>)>,
-    heart: Option<Heart>,
+    heartbeat: Option<HeartbeatState>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Heart {
+struct HeartbeatState {
     count: u64,
     changed_at: Duration,
     has_changed: bool,
     beat: Option<Beat>,
 }
 
-/// Files that are read together. The counters are a separate part for two reasons: a rate needs the time at which they were read, and no
+/// Files that are read together. The counters are a separate group for two reasons: a rate needs the time at which they were read, and no
 /// lock that a reset could hold protects them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum FileGroup {
     Telemetry,
     Counters,
     /// Files that rarely change.
     Slow,
 }
 
-impl Part {
+impl FileGroup {
     pub(crate) const ALL: [Self; 3] = [Self::Telemetry, Self::Counters, Self::Slow];
 
     fn of(attribute: &Attribute) -> Self {
-        match (attribute.place, attribute.pace) {
+        match (attribute.folder, attribute.interval) {
             (AttributeFolder::Counters, _) => Self::Counters,
             (_, attributes::ReadInterval::Slow) => Self::Slow,
             _ => Self::Telemetry,
@@ -99,7 +99,7 @@ impl Part {
     }
 }
 
-/// The files of a part, with the attribute that each file contains.
+/// The files of a group, with the attribute that each file contains.
 #[derive(Debug)]
 struct Plan {
     attributes: Vec<&'static Attribute>,
@@ -107,8 +107,8 @@ struct Plan {
 }
 
 /// Returns the request for the class directory, which has entries `tenstorrent!N`.
-pub(crate) fn list_request(root: &Root, pace: Pace) -> Request {
-    Request { path: root.class(), want: Want::Entries, bytes_max: CLASS_BYTES_MAX, pace }
+pub(crate) fn list_request(root: &Root, sampling: Sampling) -> Request {
+    Request { path: root.class(), want: Want::Entries, bytes_max: CLASS_BYTES_MAX, sampling }
 }
 
 /// Returns the ids of the devices in the class directory.
@@ -139,7 +139,7 @@ impl KnownDevice {
             due: [true; 3],
             users: None,
             counters: None,
-            heart: None,
+            heartbeat: None,
         };
         known.set_hwmon(known.newest_hwmon(entry, None));
         known
@@ -194,8 +194,8 @@ impl KnownDevice {
     }
 
     /// Returns whether the class entry certainly still leads to the same device, because files that were opened before answer.
-    pub(crate) fn is_certain(&self, pace: Pace) -> bool {
-        pace == Pace::Repeated && !self.needs_static
+    pub(crate) fn is_certain(&self, sampling: Sampling) -> bool {
+        sampling == Sampling::Repeated && !self.needs_static
     }
 
     /// Returns whether the class entry now leads to another device. A link that does not answer shows nothing.
@@ -212,7 +212,7 @@ impl KnownDevice {
         }
     }
 
-    /// Selects the parts that are read in a sample at this time.
+    /// Selects the groups that are read in a sample at this time.
     pub(crate) fn begin_sample(&mut self, now: Duration) {
         // If a device is not settled, the counters show whether its firmware is starting.
         let is_spaced = !self.needs_static && matches!(self.counters, Some((at, Some(_))) if now.saturating_sub(at) < COUNTERS_EVERY);
@@ -221,43 +221,43 @@ impl KnownDevice {
         self.due = [true, !is_spaced, is_slow_due];
     }
 
-    pub(crate) fn parts(&self) -> impl Iterator<Item = Part> + use<> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = FileGroup> + use<> {
         let due = self.due;
-        Part::ALL.into_iter().filter(move |part| due[*part as usize])
+        FileGroup::ALL.into_iter().filter(move |group| due[*group as usize])
     }
 
-    pub(crate) fn requests(&mut self, part: Part, pace: Pace) -> Arc<[Request]> {
-        if let Some(plan) = &self.plans[part as usize] {
+    pub(crate) fn requests(&mut self, group: FileGroup, sampling: Sampling) -> Arc<[Request]> {
+        if let Some(plan) = &self.plans[group as usize] {
             return Arc::clone(&plan.requests);
         }
         let (mut attributes, mut requests) = (Vec::new(), Vec::new());
-        for (attribute, path) in self.planned(part, pace) {
+        for (attribute, path) in self.planned(group, sampling) {
             // A file that is read once need not stay open. The open files of a device that left may still answer.
-            let pace = if attribute.pace == attributes::ReadInterval::Static || self.has_left { Pace::Once } else { pace };
-            requests.push(Request { path, want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace });
+            let sampling = if attribute.interval == attributes::ReadInterval::Static || self.has_left { Sampling::Once } else { sampling };
+            requests.push(Request { path, want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, sampling });
             attributes.push(attribute);
         }
         let plan = Plan { attributes, requests: requests.into() };
         let requests = Arc::clone(&plan.requests);
-        self.plans[part as usize] = Some(Arc::new(plan));
+        self.plans[group as usize] = Some(Arc::new(plan));
         requests
     }
 
     /// Returns the request for the driver's list of processes that use this device.
-    pub(crate) fn users_request(&mut self, root: &Root, pace: Pace) -> Arc<[Request]> {
-        let pace = if self.has_left { Pace::Once } else { pace };
-        Arc::clone(self.users.get_or_insert_with(|| [users::request(root, self.id, pace)].into()))
+    pub(crate) fn users_request(&mut self, root: &Root, sampling: Sampling) -> Arc<[Request]> {
+        let sampling = if self.has_left { Sampling::Once } else { sampling };
+        Arc::clone(self.users.get_or_insert_with(|| [users::request(root, self.id, sampling)].into()))
     }
 
     pub(crate) fn take_counters(&mut self, lane: &LaneReply, is_gone: bool, problems: &mut Vec<Problem>) {
         let before = self.counters.take().map(|(at, _)| Counted { elapsed: lane.at.saturating_sub(at), before: self.counts() });
-        self.take_slow(Part::Counters, lane, is_gone, problems);
+        self.take_slow(FileGroup::Counters, lane, is_gone, problems);
         self.counters = Some((lane.at, before));
     }
 
-    /// Stores a part that does not show the state of the device.
-    pub(crate) fn take_slow(&mut self, part: Part, lane: &LaneReply, is_gone: bool, problems: &mut Vec<Problem>) {
-        let found = self.take_readings(part, &lane.replies);
+    /// Stores a group that does not show the state of the device.
+    pub(crate) fn take_slow(&mut self, group: FileGroup, lane: &LaneReply, is_gone: bool, problems: &mut Vec<Problem>) {
+        let found = self.take_readings(group, &lane.replies);
         report(&self.directory, found, problems);
         if is_gone {
             self.mark_gone();
@@ -265,7 +265,7 @@ impl KnownDevice {
     }
 
     fn counts(&self) -> Vec<(Attr, u64)> {
-        let counters = ATTRIBUTES.iter().filter(|attribute| attribute.place == AttributeFolder::Counters);
+        let counters = ATTRIBUTES.iter().filter(|attribute| attribute.folder == AttributeFolder::Counters);
         counters.filter_map(|attribute| Some((attribute.attr, self.attributes.number(attribute.attr).ok()?))).collect()
     }
 
@@ -276,7 +276,7 @@ impl KnownDevice {
 
     /// Stores the readings of the telemetry. Returns the problems.
     pub(crate) fn take_telemetry(&mut self, lane: &LaneReply) -> Vec<Problem> {
-        let found = self.take_readings(Part::Telemetry, &lane.replies);
+        let found = self.take_readings(FileGroup::Telemetry, &lane.replies);
         self.drop_foreign_sensors();
         found
     }
@@ -325,7 +325,7 @@ impl KnownDevice {
         if self.needs_static {
             let is_absent = |attribute: &&Attribute| self.attributes.get(attribute.attr) == Err(Missing::NotExposed);
             let is_changing = |attribute: &&Attribute| {
-                attribute.pace == attributes::ReadInterval::Dynamic && attribute.place != AttributeFolder::Counters
+                attribute.interval == attributes::ReadInterval::Dynamic && attribute.folder != AttributeFolder::Counters
             };
             self.absent = ATTRIBUTES.iter().filter(is_changing).filter(is_absent).map(|attribute| attribute.attr).collect();
             // Spread the full reads of the devices over different samples.
@@ -334,32 +334,32 @@ impl KnownDevice {
         self.static_in = self.static_in.saturating_sub(1);
         let needs_static = was_reset || self.is_unsettled() || self.static_in == 0;
         if needs_static != self.needs_static || has_other_hwmon {
-            self.plans[Part::Telemetry as usize] = None;
+            self.plans[FileGroup::Telemetry as usize] = None;
         }
         self.needs_static = needs_static;
         has_other_hwmon
     }
 
-    fn take_readings(&mut self, part: Part, replies: &[Reply]) -> Vec<Problem> {
-        let Some(plan) = self.plans[part as usize].clone() else { return Vec::new() };
+    fn take_readings(&mut self, group: FileGroup, replies: &[Reply]) -> Vec<Problem> {
+        let Some(plan) = self.plans[group as usize].clone() else { return Vec::new() };
         let mut found = Vec::new();
         let is_absent = |reply: &Reply| reply.as_ref().is_err_and(|failure| Missing::from(*failure) == Missing::NotExposed);
         let is_starting = plan.attributes.iter().zip(replies).all(|(attribute, reply)| !attribute.is_telemetry || is_absent(reply));
         for ((attribute, request), reply) in plan.attributes.iter().zip(&*plan.requests).zip(replies) {
             let reading = reading(attribute, reply);
-            let judged = judged(attribute, &reading);
-            if let Err(reason) = judged
+            let in_bounds = in_bounds(attribute, &reading);
+            if let Err(reason) = in_bounds
                 && reason.is_problem()
             {
                 found.push(Problem { part: request.path.display().to_string(), reason, detail: detail(reply) });
             }
             // The identity of a chip does not change while the chip does not answer.
-            let is_known = attribute.pace == attributes::ReadInterval::Static && self.attributes.get(attribute.attr).is_ok();
-            let is_silent = match judged {
+            let is_known = attribute.interval == attributes::ReadInterval::Static && self.attributes.get(attribute.attr).is_ok();
+            let is_silent = match in_bounds {
                 Err(Missing::Timeout | Missing::Resetting | Missing::Gone | Missing::IoError) => true,
                 Err(Missing::NotExposed) => is_starting,
                 // All ones. Limits are readings, not identity, so their old values are dropped.
-                Err(Missing::NoSource | Missing::OutOfRange) => attribute.place == AttributeFolder::Class,
+                Err(Missing::NoSource | Missing::OutOfRange) => attribute.folder == AttributeFolder::Class,
                 _ => false,
             };
             if !(is_known && is_silent) {
@@ -372,24 +372,24 @@ impl KnownDevice {
     /// Updates the heartbeat. Returns true if it decreased: the chip was reset since the last sample.
     fn update_heartbeat(&mut self, at: Duration) -> bool {
         let Ok(count) = self.attributes.number(Attr::Heartbeat) else {
-            self.heart = None;
+            self.heartbeat = None;
             return false;
         };
-        let Some(before) = self.heart else {
-            self.heart = Some(Heart { count, changed_at: at, has_changed: false, beat: None });
+        let Some(before) = self.heartbeat else {
+            self.heartbeat = Some(HeartbeatState { count, changed_at: at, has_changed: false, beat: None });
             return false;
         };
         let is_changed = count != before.count;
         let changed_at = if is_changed { at } else { before.changed_at };
         let has_changed = is_changed || before.has_changed;
         let beat = Some(Beat { unchanged_for: at.saturating_sub(changed_at), has_changed });
-        self.heart = Some(Heart { count, changed_at, has_changed, beat });
+        self.heartbeat = Some(HeartbeatState { count, changed_at, has_changed, beat });
         count < before.count
     }
 
     /// Returns how the heartbeat changed over time.
     pub(crate) fn beat(&self) -> Option<Beat> {
-        self.heart.and_then(|heart| heart.beat)
+        self.heartbeat.and_then(|heartbeat| heartbeat.beat)
     }
 
     /// Changes the reason of missing attributes to `Gone`, because the whole device is gone.
@@ -401,13 +401,13 @@ impl KnownDevice {
         }
     }
 
-    fn planned(&self, part: Part, pace: Pace) -> impl Iterator<Item = (&'static Attribute, PathBuf)> {
+    fn planned(&self, group: FileGroup, sampling: Sampling) -> impl Iterator<Item = (&'static Attribute, PathBuf)> {
         // A single sample has no rate. One counter is enough to see whether the device has counters.
-        let count = if part == Part::Counters && pace == Pace::Once { 1 } else { ATTRIBUTES.len() };
+        let count = if group == FileGroup::Counters && sampling == Sampling::Once { 1 } else { ATTRIBUTES.len() };
         ATTRIBUTES
             .iter()
-            .filter(move |attribute| Part::of(attribute) == part)
-            .filter(|attribute| match attribute.pace {
+            .filter(move |attribute| FileGroup::of(attribute) == group)
+            .filter(|attribute| match attribute.interval {
                 // Nothing new can be read from a device that left.
                 attributes::ReadInterval::Static => self.needs_static && !self.has_left,
                 attributes::ReadInterval::Dynamic | attributes::ReadInterval::Slow => {
@@ -419,7 +419,7 @@ impl KnownDevice {
     }
 
     fn path(&self, attribute: &Attribute) -> Option<PathBuf> {
-        let directory = match attribute.place {
+        let directory = match attribute.folder {
             AttributeFolder::Class => self.directory.clone(),
             AttributeFolder::Hwmon => self.hwmon.clone().ok()?,
             AttributeFolder::Pci => self.directory.join("device"),
@@ -445,7 +445,7 @@ impl KnownDevice {
     }
 
     fn set_sensors_missing(&mut self, reason: Missing) {
-        for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.place == AttributeFolder::Hwmon) {
+        for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.folder == AttributeFolder::Hwmon) {
             self.attributes.set(attribute.attr, Err(reason));
         }
     }
@@ -461,7 +461,7 @@ impl KnownDevice {
     fn has_dead_sensors(&self) -> bool {
         ATTRIBUTES
             .iter()
-            .filter(|attribute| attribute.place == AttributeFolder::Hwmon && attribute.pace == attributes::ReadInterval::Dynamic)
+            .filter(|attribute| attribute.folder == AttributeFolder::Hwmon && attribute.interval == attributes::ReadInterval::Dynamic)
             .all(|attribute| matches!(self.attributes.get(attribute.attr), Err(Missing::NotExposed | Missing::Gone)))
     }
 
@@ -507,8 +507,8 @@ fn detail(reply: &Reply) -> String {
     }
 }
 
-fn judged(attribute: &Attribute, reading: &Reading<Raw>) -> Reading<()> {
-    attribute.judge(reading.as_ref().map_err(|reason| *reason)?)
+fn in_bounds(attribute: &Attribute, reading: &Reading<Raw>) -> Reading<()> {
+    attribute.check_bounds(reading.as_ref().map_err(|reason| *reason)?)
 }
 
 /// Returns the start of an untrusted text, escaped for a message.
@@ -564,7 +564,7 @@ mod tests {
         let mut reads = |is_settled: bool, counters: Option<(Duration, Option<Counted>)>, now: Duration| {
             (known.needs_static, known.counters) = (!is_settled, counters);
             known.begin_sample(now);
-            known.parts().any(|part| part == Part::Counters)
+            known.groups().any(|group| group == FileGroup::Counters)
         };
         let counted = Counted { elapsed: Duration::from_secs(1), before: Vec::new() };
         assert!(reads(true, None, at), "the first time");

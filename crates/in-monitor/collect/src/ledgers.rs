@@ -4,7 +4,7 @@
 //! may read it. Other users get `no_permission`, which means that there may be a ledger.
 
 mod free_blocks;
-mod lead;
+mod hint;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -25,10 +25,10 @@ use ttmon_model::{Kind, Missing, Reading, Source};
 
 use crate::budget::{Budget, Resource};
 
-pub use ttmon_ledger_reader::Detail;
+pub use ttmon_ledger_reader::LedgerDetail;
 
 pub(crate) use free_blocks::FreeBlocks;
-pub(crate) use lead::{Lead, maps_request, names_ledger};
+pub(crate) use hint::{LedgerHint, maps_request, names_ledger};
 
 /// An open ledger and its path.
 #[derive(Debug)]
@@ -131,19 +131,19 @@ fn belongs(region: &Region, process: &ProcessSample, machine: u64) -> bool {
 const COMPARED_MAX: u64 = 100_000;
 
 /// Reads a ledger within the limits of its user. If a list is over a limit, only the totals are returned.
-pub fn read(found: &OpenLedger, detail: Detail, budget: &mut Budget) -> Reading<Ledger> {
+pub fn read(found: &OpenLedger, detail: LedgerDetail, budget: &mut Budget) -> Reading<Ledger> {
     read_granted(&found.region, detail, &mut |part, amount| budget.take_or_cut(resource(part), amount, found.uid))
 }
 
-fn read_granted(region: &Region, detail: Detail, may_read: MayRead<'_>) -> Reading<Ledger> {
+fn read_granted(region: &Region, detail: LedgerDetail, may_read: MayRead<'_>) -> Reading<Ledger> {
     // All buffers are needed to compare those on shared chips. Only the list shows the types of kernels.
     let choose = |figures: &Ledger| match detail {
-        Detail::Totals | Detail::Kernels if figures.live_buffers() > COMPARED_MAX => Detail::Totals,
-        Detail::Totals | Detail::Kernels if shares_chips(figures) => Detail::Blocks,
-        Detail::Totals | Detail::Kernels if has_kernels(figures) => Detail::Kernels,
-        Detail::Totals | Detail::Kernels => Detail::Totals,
-        Detail::First(..) if shares_chips(figures) => Detail::Buffers,
-        Detail::Buffers | Detail::Blocks | Detail::First(..) => detail,
+        LedgerDetail::Totals | LedgerDetail::Kernels if figures.live_buffers() > COMPARED_MAX => LedgerDetail::Totals,
+        LedgerDetail::Totals | LedgerDetail::Kernels if shares_chips(figures) => LedgerDetail::Blocks,
+        LedgerDetail::Totals | LedgerDetail::Kernels if has_kernels(figures) => LedgerDetail::Kernels,
+        LedgerDetail::Totals | LedgerDetail::Kernels => LedgerDetail::Totals,
+        LedgerDetail::First(..) if shares_chips(figures) => LedgerDetail::Buffers,
+        LedgerDetail::Buffers | LedgerDetail::Blocks | LedgerDetail::First(..) => detail,
     };
     // Lines that cannot be read are treated as missing.
     let ledger = region.ledger(choose, || region.lines().unwrap_or_default(), may_read).map_err(|_| Missing::Unparsable)?;
@@ -189,7 +189,7 @@ mod tests {
     use ttmon_model::sample::{ProcessFacts, Workload};
     use ttmon_model::units::UnixTime;
 
-    use super::lead::parse_mapping;
+    use super::hint::parse_mapping;
     use super::*;
     use crate::examined::Examined;
     use crate::root::Root;
@@ -237,7 +237,7 @@ mod tests {
                 workload: Workload::default(),
                 fdinfo: Vec::new(),
             };
-            Lead::Mapping(start, end).open(&Root::at(directory.path()), &process, 0).is_some()
+            LedgerHint::Mapping(start, end).open(&Root::at(directory.path()), &process, 0).is_some()
         };
         let own = geteuid().as_raw();
         assert!(is_found(own));
@@ -265,12 +265,12 @@ mod tests {
         file.write_all(&bytes).unwrap();
         let region = Region::open(file).unwrap();
         let mut asked = Vec::new();
-        let read = read_granted(&region, Detail::Totals, &mut |part, _| {
+        let read = read_granted(&region, LedgerDetail::Totals, &mut |part, _| {
             asked.push(part);
             false
         });
         assert_eq!((read.err(), asked.as_slice()), (Some(Missing::NotTracked), &[LedgerPart::Buffers][..]));
-        assert!(read_granted(&region, Detail::Totals, &mut |_, _| true).is_ok());
+        assert!(read_granted(&region, LedgerDetail::Totals, &mut |_, _| true).is_ok());
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
         symlink("/memfd:ttmon-ledger (deleted)", thread.join("5")).unwrap();
         let mut examined = Examined::default();
         let files = examined.open_files(&Root::at(directory.path()), 7, &mut Budget::new(0));
-        assert_eq!(Lead::among(files), Lead::Files(vec![thread.join("5")]));
+        assert_eq!(LedgerHint::among(files), LedgerHint::Files(vec![thread.join("5")]));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub mod served;
 mod users;
 
 pub use cluster::{parse_cluster, read_cluster};
-pub use machine::{Departed, DeviceReader, End, Error, Isolation, Ledgers, Machine, Options, Reach, Scanned, Scanner, Scope};
-pub use process::Life;
+pub use machine::{Departed, DeviceList, DeviceReader, End, Error, Isolation, LedgerScope, Ledgers, Machine, Options, Scanned, Scanner};
+pub use process::ProcessStat;
 pub use root::Root;
 pub use ttmon_ledger_reader::{Lines, Resolver, resolve_snapshot, set_resolver};

@@ -2,15 +2,15 @@
 
 mod deep;
 mod devices;
-mod files;
 mod granted;
 mod numbers;
+mod readers;
 mod remembered;
 mod scan;
 mod slots;
 mod tracking;
 
-pub use devices::Scope;
+pub use devices::DeviceList;
 pub use scan::Scanned;
 pub use tracking::{Departed, End};
 
@@ -26,11 +26,11 @@ use ttmon_model::sample::{Origin, Problem};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Sample};
 
-use crate::ledgers::{Detail, OpenLedger};
-use crate::reads::{Failure, LaneReply, Pace, boot_time};
+use crate::ledgers::{LedgerDetail, OpenLedger};
+use crate::reads::{Failure, LaneReply, Sampling, boot_time};
 use crate::root::Root;
 use devices::{Devices, Listed};
-pub(crate) use files::Files;
+pub(crate) use readers::Readers;
 use scan::Scan;
 
 /// How a machine is read.
@@ -39,7 +39,7 @@ pub struct Options {
     /// Maximum time to wait for one file.
     pub read_timeout: Duration,
     /// Whether the machine is sampled once or repeatedly.
-    pub pace: Pace,
+    pub sampling: Sampling,
     /// Where reads that may hang are done.
     pub isolation: Isolation,
     /// Whether the machine is real or simulated.
@@ -61,16 +61,16 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ledgers {
     /// How much of each ledger to read.
-    pub detail: Detail,
+    pub detail: LedgerDetail,
     /// The processes whose ledgers are searched.
-    pub reach: Reach,
+    pub scope: LedgerScope,
     /// The machine of the ledgers: 0, or the mark of a simulated machine.
     pub machine: u64,
 }
 
 /// The processes whose ledgers are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum LedgerScope {
     /// Processes that hold a device.
     Holders,
     /// Every process, with or without a device. A machine without devices is then no error.
@@ -83,12 +83,12 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             read_timeout: Duration::from_millis(200),
-            pace: Pace::Once,
+            sampling: Sampling::Once,
             isolation: Isolation::Process,
             origin: Origin::Local,
             cluster: None,
             processes: true,
-            ledgers: Ledgers { detail: Detail::Totals, reach: Reach::Holders, machine: 0 },
+            ledgers: Ledgers { detail: LedgerDetail::Totals, scope: LedgerScope::Holders, machine: 0 },
             slots: None,
             deep: None,
         }
@@ -154,7 +154,7 @@ impl std::error::Error for Error {}
 pub struct Machine {
     devices: Devices,
     scan: Scan,
-    files: Files,
+    readers: Readers,
 }
 
 /// Base keys of lanes. Devices are added by id, processes by pid.
@@ -175,33 +175,33 @@ const LANE_OF_BUS: u64 = 1 << 60;
 impl Machine {
     /// Opens a machine for reading. Forks if the options select [`Isolation::Process`].
     pub fn new(root: Root, options: Options) -> Result<Self, Error> {
-        if options.pace == Pace::Repeated {
+        if options.sampling == Sampling::Repeated {
             keep_memory();
         }
-        let files = Files::new(&root, &options)?;
-        Ok(Self { devices: Devices::new(&root, &options), scan: Scan::new(root, options), files })
+        let readers = Readers::new(&root, &options)?;
+        Ok(Self { devices: Devices::new(&root, &options), scan: Scan::new(root, options), readers })
     }
 
     /// Reads everything once.
     pub fn sample(&mut self) -> Result<Sample, Error> {
-        let Self { devices, scan, files } = self;
+        let Self { devices, scan, readers } = self;
         again_without_reader(|| {
             // A list that is the same as before needs no batch of its own.
             let is_settled = devices.is_settled();
             if !is_settled {
-                devices.find(files)?;
+                devices.find(readers)?;
             }
-            let mut batch = FirstBatch::read(devices, scan, files, is_settled)?;
+            let mut batch = FirstBatch::read(devices, scan, readers, is_settled)?;
             if is_settled && devices.has_changed(batch.of_devices.pop()) {
-                devices.find(files)?;
-                batch = FirstBatch::read(devices, scan, files, false)?;
+                devices.find(readers)?;
+                batch = FirstBatch::read(devices, scan, readers, false)?;
             }
             let FirstBatch { now, listed, of_devices, of_scan } = batch;
             let mut problems = Vec::new();
-            devices.take(files, &mut of_devices.into_iter(), &mut problems)?;
+            devices.take(readers, &mut of_devices.into_iter(), &mut problems)?;
             let mut sample = devices.sample(now, problems);
-            let scope = Scope { devices: listed, driver: sample.driver.clone() };
-            scan.take(files, &scope, &mut of_scan.into_iter(), now)?.complete(&mut sample);
+            let device_list = DeviceList { devices: listed, driver: sample.driver.clone() };
+            scan.take(readers, &device_list, &mut of_scan.into_iter(), now)?.complete(&mut sample);
             devices.number_chips(&mut sample);
             Ok(sample)
         })
@@ -209,9 +209,9 @@ impl Machine {
 
     /// Forks, and splits the machine into two parts for two threads. The devices are then read even if the scan is blocked.
     pub fn split(self) -> Result<(DeviceReader, Scanner), Error> {
-        let Self { devices, scan, files } = self;
-        let other = Files::new(&scan.root, &scan.options)?;
-        Ok((DeviceReader { devices, files }, Scanner { scan, files: other }))
+        let Self { devices, scan, readers } = self;
+        let other = Readers::new(&scan.root, &scan.options)?;
+        Ok((DeviceReader { devices, readers }, Scanner { scan, readers: other }))
     }
 
     /// Permanently restricts the calling thread to reading files. It can no longer write, connect or start programs. It keeps only the
@@ -221,20 +221,20 @@ impl Machine {
         self.scan.restrict_thread()
     }
 
-    /// From the next sample on, searches the ledgers of holders and of this process ([`Reach::Process`]).
+    /// From the next sample on, searches the ledgers of holders and of this process ([`LedgerScope::Process`]).
     pub fn include_process(&mut self, pid: u32) {
         self.devices.is_device_needed = false;
         self.scan.include_process(pid);
     }
 
-    /// From the next sample on, searches the ledgers of all processes ([`Reach::Everybody`]).
+    /// From the next sample on, searches the ledgers of all processes ([`LedgerScope::Everybody`]).
     pub fn include_everybody(&mut self) {
         self.devices.is_device_needed = false;
-        self.scan.options.ledgers.reach = Reach::Everybody;
+        self.scan.options.ledgers.scope = LedgerScope::Everybody;
     }
 
     /// Sets how much of ledgers is read from the next sample on.
-    pub fn set_detail(&mut self, detail: Detail) {
+    pub fn set_detail(&mut self, detail: LedgerDetail) {
         self.scan.options.ledgers.detail = detail;
     }
 
@@ -264,14 +264,14 @@ struct FirstBatch {
 
 impl FirstBatch {
     /// Reads the known devices. With the list of devices, its reply is the last one about devices.
-    fn read(devices: &mut Devices, scan: &mut Scan, files: &mut Files, has_list: bool) -> Result<Self, Error> {
+    fn read(devices: &mut Devices, scan: &mut Scan, readers: &mut Readers, has_list: bool) -> Result<Self, Error> {
         let now = Now::new();
         let mut lanes = devices.lanes(now.at);
         lanes.extend(has_list.then(|| devices.list_lane()));
         let count = lanes.len();
         let listed = devices.listed();
         lanes.extend(scan.lanes(&listed));
-        let mut of_devices = files.read(lanes)?;
+        let mut of_devices = readers.read(lanes)?;
         let of_scan = of_devices.split_off(count);
         Ok(Self { now, listed, of_devices, of_scan })
     }
@@ -281,28 +281,28 @@ impl FirstBatch {
 #[derive(Debug)]
 pub struct DeviceReader {
     devices: Devices,
-    files: Files,
+    readers: Readers,
 }
 
 impl DeviceReader {
     /// Lists the devices. Returns the information that a scan needs.
-    pub fn list(&mut self) -> Result<Scope, Error> {
-        let Self { devices, files } = self;
+    pub fn list(&mut self) -> Result<DeviceList, Error> {
+        let Self { devices, readers } = self;
         again_without_reader(|| {
-            devices.find(files)?;
-            devices.scope(files)
+            devices.find(readers)?;
+            devices.list(readers)
         })
     }
 
     /// Reads the listed devices. [`Scanned::complete`] completes the sample.
     pub fn sample(&mut self) -> Result<Sample, Error> {
-        let Self { devices, files } = self;
+        let Self { devices, readers } = self;
         again_without_reader(|| {
             let now = Now::new();
             let mut problems = Vec::new();
             let lanes = devices.lanes(now.at);
-            let replies = files.read(lanes)?;
-            devices.take(files, &mut replies.into_iter(), &mut problems)?;
+            let replies = readers.read(lanes)?;
+            devices.take(readers, &mut replies.into_iter(), &mut problems)?;
             Ok(devices.sample(now, problems))
         })
     }
@@ -317,7 +317,7 @@ impl DeviceReader {
 #[derive(Debug)]
 pub struct Scanner {
     scan: Scan,
-    files: Files,
+    readers: Readers,
 }
 
 impl Scanner {
@@ -327,12 +327,12 @@ impl Scanner {
     }
 
     /// Scans once.
-    pub fn scan(&mut self, scope: &Scope) -> Result<Scanned, Error> {
-        let Self { scan, files } = self;
+    pub fn scan(&mut self, device_list: &DeviceList) -> Result<Scanned, Error> {
+        let Self { scan, readers } = self;
         again_without_reader(|| {
             let now = Now::new();
-            let replies: Vec<LaneReply> = files.read(scan.lanes(&scope.devices))?;
-            scan.take(files, scope, &mut replies.into_iter(), now)
+            let replies: Vec<LaneReply> = readers.read(scan.lanes(&device_list.devices))?;
+            scan.take(readers, device_list, &mut replies.into_iter(), now)
         })
     }
 
@@ -408,9 +408,9 @@ mod tests {
         let options = Options { isolation: Isolation::Threads, ..Options::default() };
         let mut machine = Machine::new(Root::at(directory.path()), options).unwrap();
         let (ours, _) = UnixStream::pair().unwrap();
-        machine.files = Files::of_reader(Reader::new(ours, 0));
+        machine.readers = Readers::of_reader(Reader::new(ours, 0));
         assert_eq!(machine.sample().unwrap().devices.len(), 1);
-        assert!(machine.files.are_threads());
+        assert!(machine.readers.are_threads());
     }
 
     /// A device that the driver lists, and one that is only on the bus.
@@ -443,9 +443,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         write_machine(&directory.path().join("machine"));
         let options = || Options { isolation: Isolation::Threads, ..Options::default() };
-        let known = |root: Root, files: Option<Files>| {
+        let known = |root: Root, readers: Option<Readers>| {
             let mut machine = Machine::new(root, options()).unwrap();
-            machine.files = files.unwrap_or(machine.files);
+            machine.readers = readers.unwrap_or(machine.readers);
             let Sample { devices, driver, .. } = machine.sample().unwrap();
             (devices, driver, machine.scan.passwd)
         };
@@ -456,7 +456,7 @@ mod tests {
             std::env::set_current_dir(place).unwrap();
             serve(theirs, Pool::new(Duration::from_secs(60), None));
         });
-        let through_reader = known(Root::at(Path::new("machine")), Some(Files::of_reader(Reader::new(stream, 0))));
+        let through_reader = known(Root::at(Path::new("machine")), Some(Readers::of_reader(Reader::new(stream, 0))));
         let mut plainly = known(Root::at(&directory.path().join("machine")), None);
         assert_eq!((through_reader.0.len(), &through_reader.1), (2, &Ok("2.9.0".to_owned())));
         assert!(through_reader.2.as_ref().is_some_and(|passwd| passwd.starts_with("ana")));

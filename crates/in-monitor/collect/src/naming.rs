@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use ttmon_model::sample::{Problem, ProcessFacts, ProcessSample};
 
-use crate::machine::{Error, Files};
-use crate::reads::Pace;
+use crate::machine::{Error, Readers};
+use crate::reads::Sampling;
 use crate::root::Root;
 use accounts::{Accounts, AccountsThread};
 use workloads::Workloads;
@@ -38,20 +38,20 @@ impl Names {
     pub(crate) fn complete(
         &mut self,
         root: &Root,
-        files: &mut Files,
+        readers: &mut Readers,
         processes: &mut [ProcessSample],
         now: Duration,
-        pace: Pace,
+        sampling: Sampling,
         problems: &mut Vec<Problem>,
     ) -> Result<(), Error> {
         for process in &mut *processes {
-            self.workloads.complete(root, files, &mut process.workload, now, problems)?;
+            self.workloads.complete(root, readers, &mut process.workload, now, problems)?;
         }
-        self.complete_users(root, processes, now, pace);
+        self.complete_users(root, processes, now, sampling);
         Ok(())
     }
 
-    fn complete_users(&mut self, root: &Root, processes: &mut [ProcessSample], now: Duration, pace: Pace) {
+    fn complete_users(&mut self, root: &Root, processes: &mut [ProcessSample], now: Duration, sampling: Sampling) {
         if let Some(thread) = &mut self.thread {
             let mut nameless: Vec<_> = nameless(processes).collect();
             if !nameless.is_empty() {
@@ -62,7 +62,7 @@ impl Names {
         }
         self.accounts.collect(now);
         let has_asked = self.add_users(root, processes, now);
-        if has_asked && pace == Pace::Once {
+        if has_asked && sampling == Sampling::Once {
             self.accounts.wait(now, WAIT_MAX);
             self.add_users(root, processes, now);
         }
@@ -116,7 +116,7 @@ mod tests {
         let mut names = Names::default();
         let mut sample = |millis: u64| {
             let mut processes = [process(5000)];
-            names.complete_users(&root, &mut processes, Duration::from_millis(millis), Pace::Repeated);
+            names.complete_users(&root, &mut processes, Duration::from_millis(millis), Sampling::Repeated);
             let [process] = processes;
             process.facts.unwrap().user
         };
@@ -141,7 +141,7 @@ mod tests {
         names.ask_in_a_thread(&root).unwrap();
         let mut sample = || {
             let mut processes = [process(5000), process(5000)];
-            names.complete_users(&root, &mut processes, Duration::from_secs(1), Pace::Repeated);
+            names.complete_users(&root, &mut processes, Duration::from_secs(1), Sampling::Repeated);
             processes.map(|process| process.facts.unwrap().user)
         };
         assert_eq!(sample(), [None, None]);

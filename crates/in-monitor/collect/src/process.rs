@@ -11,7 +11,7 @@ use ttmon_model::sample::{FdMemory, ProcessFacts, ProcessSample, Workload};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Reading};
 
-use crate::reads::{Pace, Reply, Request, Want, read_small};
+use crate::reads::{Reply, Request, Sampling, Want, read_small};
 use crate::users::OpenFile;
 
 /// The units and the clock of a process's figures.
@@ -25,7 +25,8 @@ pub(crate) struct Scale {
 /// Returns the requests for the files of a process, in the order that [`take`] expects. The `fdinfo` files come last.
 pub(crate) fn requests(proc: &Path, pid: u32, open_files: &[OpenFile]) -> Vec<Request> {
     let directory = proc.join(pid.to_string());
-    let request = |name: &str, bytes_max| Request { path: directory.join(name), want: Want::Beginning, bytes_max, pace: Pace::Once };
+    let request =
+        |name: &str, bytes_max| Request { path: directory.join(name), want: Want::Beginning, bytes_max, sampling: Sampling::Once };
     let mut requests = vec![
         request("stat", ATTRIBUTE_BYTES_MAX),
         // The file is long for a user with many groups, and the `NSpid` line comes after the groups.
@@ -57,9 +58,9 @@ impl Program {
 }
 
 /// Returns the request for the `stat` of a process, which shows whether the process is unchanged.
-pub(crate) fn stat_request(proc: &Path, pid: u32, pace: Pace) -> Request {
+pub(crate) fn stat_request(proc: &Path, pid: u32, sampling: Sampling) -> Request {
     let path = proc.join(pid.to_string()).join("stat");
-    Request { path, want: Want::Beginning, bytes_max: ATTRIBUTE_BYTES_MAX, pace }
+    Request { path, want: Want::Beginning, bytes_max: ATTRIBUTE_BYTES_MAX, sampling }
 }
 
 /// Parses the replies. `users` returns the name of a user.
@@ -175,7 +176,7 @@ const FIELDS: usize = 26;
 
 /// Identity of a process, and whether it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
+pub struct ProcessStat {
     /// The pid of the parent.
     pub parent: u32,
     /// The start time, which distinguishes processes with the same pid.
@@ -184,7 +185,7 @@ pub struct Life {
     pub has_ended: bool,
 }
 
-impl Life {
+impl ProcessStat {
     /// Reads the `stat` of a process. Returns `None` if the process does not exist.
     pub fn of(proc: &Path, pid: u32) -> Option<Self> {
         // A name may contain any bytes.
@@ -199,7 +200,7 @@ impl Life {
 
 /// Returns whether a `stat` belongs to a running process with this start time.
 pub(crate) fn is_running(stat: &str, start_ticks: u64) -> bool {
-    Life::parse(stat).is_some_and(|life| !life.has_ended && life.start_ticks == start_ticks)
+    ProcessStat::parse(stat).is_some_and(|stat| !stat.has_ended && stat.start_ticks == start_ticks)
 }
 
 /// The uid for a process that is gone. The kernel never assigns this number.

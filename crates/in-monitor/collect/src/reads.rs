@@ -48,7 +48,7 @@ pub struct Request {
     /// Maximum length of the reply.
     pub bytes_max: usize,
     /// Whether to keep the file open.
-    pub pace: Pace,
+    pub sampling: Sampling,
 }
 
 impl Request {
@@ -139,7 +139,7 @@ impl Owner {
 
 /// How often a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum Sampling {
     /// The file is opened, read and closed.
     Once,
     /// The file stays open. Later reads are then several times cheaper.
@@ -157,7 +157,7 @@ pub struct Lane {
 
 impl Lane {
     pub(crate) fn is_repeated(&self) -> bool {
-        self.requests.iter().any(|request| request.pace == Pace::Repeated)
+        self.requests.iter().any(|request| request.sampling == Sampling::Repeated)
     }
 }
 
@@ -223,7 +223,7 @@ fn open_and_read(kept: &KeptFiles, plan: &Plan, index: usize, directory: &mut Di
     let request = &plan.requests[index];
     plan.close(index);
     let file = Arc::new(kept.with_room(|| open_beside(directory, &request.path, request.want))?);
-    if request.pace == Pace::Repeated {
+    if request.sampling == Sampling::Repeated {
         plan.keep(index, &file);
     }
     read_whole(&file, request.bytes_max, request.want)

@@ -13,7 +13,7 @@ use ttmon_model::sample::{Problem, RegionSample};
 
 use crate::budget::{Budget, Resource};
 use crate::machine::unread;
-use crate::reads::{Failure, Owner, Pace, Reply, Request, Want, directory};
+use crate::reads::{Failure, Owner, Reply, Request, Sampling, Want, directory};
 use crate::root::Root;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -26,8 +26,8 @@ pub(crate) struct RegionFile {
 impl RegionFile {
     /// Returns the request for the file. The directory also has files of other users, so only a regular file of limited size is read. A
     /// newer version may have appended fields to the region.
-    pub(crate) fn request(&self, pace: Pace) -> Request {
-        Request { path: self.path.clone(), want: Want::PlainFile, bytes_max: REGION_FILE_BYTES_MAX, pace }
+    pub(crate) fn request(&self, sampling: Sampling) -> Request {
+        Request { path: self.path.clone(), want: Want::PlainFile, bytes_max: REGION_FILE_BYTES_MAX, sampling }
     }
 
     /// Parses the file. Returns the region and the owner of the file.
@@ -117,7 +117,7 @@ pub(crate) fn of_container(root: &Root, process: ProcessKey) -> SharedMemoryDire
 impl SharedMemoryDirectory {
     /// Returns the request to list the directory.
     pub(crate) fn request(&self) -> Request {
-        Request { path: self.directory.clone(), want: Want::Names, bytes_max: NAMES_BYTES_MAX, pace: Pace::Once }
+        Request { path: self.directory.clone(), want: Want::Names, bytes_max: NAMES_BYTES_MAX, sampling: Sampling::Once }
     }
 
     /// Returns the identity of the directory (see [`identity`]) and its regions. Returns `None` for a container without shared memory, and

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ttmon_model::DeviceId;
 
 use crate::machine::Options;
-use crate::reads::{Lane, Pace, Pool, directory};
+use crate::reads::{Lane, Pool, Sampling, directory};
 
 /// The directories a machine is read from.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ impl Root {
     /// Returns the devices that the driver lists now. Returns none if the list cannot be read in time.
     pub fn device_ids(&self) -> Vec<DeviceId> {
         let read_timeout = Options::default().read_timeout;
-        let lane = Lane { key: 0, requests: [crate::device::list_request(self, Pace::Once)].into() };
+        let lane = Lane { key: 0, requests: [crate::device::list_request(self, Sampling::Once)].into() };
         let replies = Pool::new(read_timeout, self.base.clone()).read(vec![lane]).into_iter().flat_map(|lane| lane.replies);
         replies.flatten().flat_map(|names| crate::device::listed(&names)).collect()
     }

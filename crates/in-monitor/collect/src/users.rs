@@ -13,11 +13,11 @@ use ttmon_model::{Missing, Reading};
 
 use crate::budget::Budget;
 use crate::examined::{End, Examined};
-use crate::reads::{Pace, Reply, Request, Want};
+use crate::reads::{Reply, Request, Sampling, Want};
 use crate::root::Root;
 
-pub(crate) fn request(root: &Root, id: DeviceId, pace: Pace) -> Request {
-    Request { path: path(root, id), want: Want::Beginning, bytes_max: PIDS_BYTES_MAX, pace }
+pub(crate) fn request(root: &Root, id: DeviceId, sampling: Sampling) -> Request {
+    Request { path: path(root, id), want: Want::Beginning, bytes_max: PIDS_BYTES_MAX, sampling }
 }
 
 fn path(root: &Root, id: DeviceId) -> PathBuf {

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use ttmon_ledger_reader::{Detail, Lines, Region};
+use ttmon_ledger_reader::{LedgerDetail, Lines, Region};
 use ttmon_model::ledger::Exactness;
 use ttmon_testing::encoder;
 use ttmon_testing::measure::{Limit, Verdicts, load, quantile, thread_time};
@@ -33,7 +33,7 @@ fn main() {
     for _ in 0..ROUNDS {
         read.push(timed(|| plain(&file, offset, bytes)));
         list.push(timed(|| {
-            let listed = reader.ledger(|_| Detail::Buffers, Lines::default, &mut |_, _| true);
+            let listed = reader.ledger(|_| LedgerDetail::Buffers, Lines::default, &mut |_, _| true);
             let ledger = black_box(listed.unwrap().unwrap());
             assert_eq!((ledger.exactness, ledger.buffers.len()), (Exactness::Exact, LIVE as usize));
         }));

@@ -16,7 +16,7 @@ use super::{LedgerPart, MayRead, ReadError, Region, circulars, list};
 
 /// How much of a ledger is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
+pub enum LedgerDetail {
     /// Allocators and their totals.
     Totals,
     /// Totals and the types of loaded kernels.
@@ -45,7 +45,7 @@ pub(super) fn figures(region: &Region, may_count: impl FnOnce(u64) -> bool) -> R
 /// Implements [`Region::ledger`].
 pub(super) fn read(
     region: &Region,
-    choose: impl FnOnce(&Ledger) -> Detail,
+    choose: impl FnOnce(&Ledger) -> LedgerDetail,
     lines: impl FnOnce() -> Lines,
     may_read: MayRead<'_>,
 ) -> Result<Option<Ledger>, ReadError> {
@@ -57,7 +57,7 @@ pub(super) fn read(
     }
     let detail = choose(&frame.ledger);
     let counted = frame.ledger.live_buffers();
-    if detail == Detail::Totals || !may_read(LedgerPart::Buffers, counted) {
+    if detail == LedgerDetail::Totals || !may_read(LedgerPart::Buffers, counted) {
         return with_circulars(region, frame, may_read).map(Some);
     }
     let (frame, entries, tags) = match list::live(region, listed_most(counted)) {
@@ -70,7 +70,7 @@ pub(super) fn read(
     };
     let mut ledger = with_circulars(region, frame, may_read)?;
     add_kernel_types(&mut ledger, &entries);
-    if detail != Detail::Kernels {
+    if detail != LedgerDetail::Kernels {
         add_buffers(&mut ledger, detail, entries, &tags, &lines());
     }
     Ok(Some(ledger))
@@ -111,7 +111,7 @@ fn add_kernel_types(ledger: &mut Ledger, entries: &[Entry]) {
 }
 
 /// Adds the wanted buffers, and the figures of each row that need the list.
-fn add_buffers(ledger: &mut Ledger, detail: Detail, entries: Vec<Entry>, tags: &Tags, lines: &Lines) {
+fn add_buffers(ledger: &mut Ledger, detail: LedgerDetail, entries: Vec<Entry>, tags: &Tags, lines: &Lines) {
     let names = Names::new(&ledger.allocators, tags, lines);
     // By allocator and kind: whether any buffer is per core, and whether the bytes per bank of any other buffer are unknown.
     let mut seen = vec![[(false, false); KINDS as usize]; ledger.allocators.len()];
@@ -122,7 +122,7 @@ fn add_buffers(ledger: &mut Ledger, detail: Detail, entries: Vec<Entry>, tags: &
         seen.1 |= !buffer.is_per_core && buffer.per_bank.is_none();
         Some(buffer)
     });
-    if let Detail::First(order, most) = detail {
+    if let LedgerDetail::First(order, most) = detail {
         let mut first: Vec<FirstBuffers> = ledger.allocators.iter().map(|_| FirstBuffers::new(order, most)).collect();
         buffers.for_each(|buffer| first[usize::from(buffer.allocator)].add(buffer));
         for (allocator, first) in ledger.allocators.iter_mut().zip(first) {
@@ -133,7 +133,7 @@ fn add_buffers(ledger: &mut Ledger, detail: Detail, entries: Vec<Entry>, tags: &
     } else {
         ledger.buffers = buffers.collect();
         ledger.is_listed = true;
-        ledger.has_blocks = detail == Detail::Blocks;
+        ledger.has_blocks = detail == LedgerDetail::Blocks;
     }
     for (allocator, seen) in ledger.allocators.iter_mut().zip(seen) {
         for row in &mut allocator.rows {

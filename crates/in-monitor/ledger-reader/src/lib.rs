@@ -35,7 +35,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 
-pub use buffers::Detail;
+pub use buffers::LedgerDetail;
 pub use bytes::ReadAt;
 pub use cursor::EventCursor;
 pub use end::FinalLedger;
@@ -129,7 +129,7 @@ impl Region {
 
     /// Returns the figures and the circular buffers.
     pub fn figures_with_circulars(&self) -> Result<Ledger, ReadError> {
-        self.ledger(|_| Detail::Totals, Lines::default, &mut |_, _| true)?.ok_or(ReadError::TooShort)
+        self.ledger(|_| LedgerDetail::Totals, Lines::default, &mut |_, _| true)?.ok_or(ReadError::TooShort)
     }
 
     /// Returns the ledger, with the detail that `choose` returns for the figures. Returns `None` if `may_read` refuses the figures. A list
@@ -138,7 +138,7 @@ impl Region {
     /// Entries are also read if the writer is in the middle of an event, which the owner of the ledger may prolong forever.
     pub fn ledger(
         &self,
-        choose: impl FnOnce(&Ledger) -> Detail,
+        choose: impl FnOnce(&Ledger) -> LedgerDetail,
         lines: impl FnOnce() -> Lines,
         may_read: MayRead<'_>,
     ) -> Result<Option<Ledger>, ReadError> {

@@ -86,13 +86,13 @@ pub struct Attribute {
     /// The name in code.
     pub attr: Attr,
     /// The directory of the file.
-    pub place: AttributeFolder,
+    pub folder: AttributeFolder,
     /// The file name.
     pub file: &'static str,
     /// The format of the text.
     pub format: Format,
     /// How often the file is read.
-    pub pace: ReadInterval,
+    pub interval: ReadInterval,
     /// Numbers outside this range are invalid. All ones, which a dead bus returns, is always outside.
     pub bounds: RangeInclusive<u64>,
     /// Whether the file is part of the telemetry, which determines the device's state.
@@ -109,10 +109,10 @@ impl Attribute {
 
     /// Returns whether the value comes from the chip's firmware. The kernel itself provides the files of the PCI device.
     pub fn is_from_firmware(&self) -> bool {
-        matches!(self.place, AttributeFolder::Class | AttributeFolder::Hwmon | AttributeFolder::Counters)
+        matches!(self.folder, AttributeFolder::Class | AttributeFolder::Hwmon | AttributeFolder::Counters)
     }
 
-    /// Parses a text. [`Attribute::judge`] checks the bounds.
+    /// Parses a text. [`Attribute::check_bounds`] checks the bounds.
     pub fn parse(&self, text: &str) -> Reading<Raw> {
         let text = text.trim_end_matches(['\n', ' ', '\0']);
         match self.format {
@@ -129,7 +129,7 @@ impl Attribute {
     }
 
     /// Checks whether a parsed value is within its bounds.
-    pub fn judge(&self, raw: &Raw) -> Reading<()> {
+    pub fn check_bounds(&self, raw: &Raw) -> Reading<()> {
         match raw {
             Raw::Number(number) if !self.bounds.contains(number) => Err(Missing::OutOfRange),
             _ => Ok(()),
@@ -234,15 +234,15 @@ impl Attributes {
     }
 
     /// Returns the reading, checked against the file's bounds.
-    pub(crate) fn judged(&self, attr: Attr) -> Reading<&Raw> {
+    pub(crate) fn in_bounds(&self, attr: Attr) -> Reading<&Raw> {
         let raw = self.get(attr)?;
-        attr.attribute().judge(raw)?;
+        attr.attribute().check_bounds(raw)?;
         Ok(raw)
     }
 
     /// Returns the number, checked against the file's bounds.
     pub fn number(&self, attr: Attr) -> Reading<u64> {
-        self.judged(attr)?.number().ok_or(Missing::Unparsable)
+        self.in_bounds(attr)?.number().ok_or(Missing::Unparsable)
     }
 
     /// Returns the text of one file.
@@ -265,7 +265,7 @@ mod tests {
     fn table_follows_the_enum_and_names_files_once() {
         for (index, row) in ATTRIBUTES.iter().enumerate() {
             assert_eq!(row.attr as usize, index, "{row:?}");
-            let twins = ATTRIBUTES.iter().filter(|other| other.place == row.place && other.file == row.file);
+            let twins = ATTRIBUTES.iter().filter(|other| other.folder == row.folder && other.file == row.file);
             assert_eq!(twins.count(), 1, "{}", row.file);
         }
         assert_eq!(TO_DEVICE.len() + FROM_DEVICE.len(), 12);
@@ -274,7 +274,7 @@ mod tests {
     #[allow(clippy::needless_pass_by_value, reason = "reads better at the many calls")]
     fn check(attr: Attr, text: &str, expected: Reading<Raw>) {
         let row = attr.attribute();
-        let reading = row.parse(text).and_then(|raw| row.judge(&raw).map(|()| raw));
+        let reading = row.parse(text).and_then(|raw| row.check_bounds(&raw).map(|()| raw));
         assert_eq!(reading, expected, "{} {text:?}", row.file);
     }
 
@@ -340,7 +340,7 @@ mod tests {
             for row in ATTRIBUTES {
                 for text in [text.as_str(), &String::from_utf8_lossy(&bytes)] {
                     if let Ok(raw) = row.parse(text) {
-                        let _ = row.judge(&raw);
+                        let _ = row.check_bounds(&raw);
                     }
                 }
             }

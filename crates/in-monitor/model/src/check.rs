@@ -76,7 +76,7 @@ pub fn judge(snapshot: &Snapshot, request: &Request) -> Vec<Finding> {
             findings.push(Finding { check, device: Some(device.id), verdict, reason });
         }
     }
-    let is_readable = |device: &&Device| device.state == State::Ok || is_judged_by_gateway(device);
+    let is_readable = |device: &&Device| device.state == State::Ok || has_state_of_gateway(device);
     let readable = snapshot.devices.iter().filter(is_readable).count();
     if let Some(least) = request.count_min.filter(|least| readable < *least) {
         let reason = format!("{readable} of {least} devices can be read");
@@ -92,14 +92,14 @@ pub fn overall(findings: &[Finding]) -> Verdict {
 }
 
 /// Returns whether only the gateway shows the health of a device. The driver publishes no telemetry of a remote chip.
-fn is_judged_by_gateway(device: &Device) -> bool {
+fn has_state_of_gateway(device: &Device) -> bool {
     device.location == Location::Remote && device.state == State::Unknown
 }
 
 fn health(device: &Device) -> Option<(Verdict, String)> {
     let verdict = match (device.state, device.health) {
         (State::Ok, Health::Ok) => return None,
-        _ if is_judged_by_gateway(device) => return None,
+        _ if has_state_of_gateway(device) => return None,
         (State::Ok, Health::Warning) | (State::Starting, _) => Verdict::Warning,
         (State::Ok, Health::Unknown) | (State::Unknown, _) => Verdict::Unknown,
         (State::Ok, Health::Critical) | (State::Resetting | State::Gone | State::Unreadable, _) => Verdict::Critical,

@@ -6,6 +6,7 @@ mod chip;
 mod circulars;
 mod deep;
 mod device;
+mod device_rows;
 mod launches;
 mod ledger;
 mod names;
@@ -15,7 +16,6 @@ mod peaks;
 mod places;
 mod process;
 mod refusals;
-mod rows;
 mod steps;
 mod sums;
 
@@ -31,12 +31,12 @@ use crate::sample::{Problem, Sample};
 use crate::snapshot::{Allocator, Device, DeviceUse, Process, Snapshot, State, Status};
 
 pub use chip::ChipIdentity;
+use device_rows::DeviceRow;
 use ledger::Tracked;
 pub use ledger::numbering;
 pub use numbers::{describes, lacks_numbers, proven};
 pub use peaks::Peaks;
 pub use refusals::Refusals;
-use rows::Row;
 use steps::Steps;
 pub use sums::DeviceSums;
 
@@ -50,12 +50,12 @@ impl Snapshot {
     /// limit.
     pub fn derive_counted(sample: &Sample, previous: Option<&Sample>) -> (Self, u64) {
         let mut steps = Steps::default();
-        let rows = rows::list(sample);
-        let ids = rows::Ids::of(&rows);
+        let rows = device_rows::list(sample);
+        let ids = device_rows::Ids::of(&rows);
         let mut problems = Problems::new(sample.problems.clone());
-        rows::report_strangers(sample, &rows, &mut problems.list);
-        rows::report_boards(&rows, &mut problems.list);
-        rows::report_missing(&rows, &mut problems.list);
+        device_rows::report_strangers(sample, &rows, &mut problems.list);
+        device_rows::report_boards(&rows, &mut problems.list);
+        device_rows::report_missing(&rows, &mut problems.list);
         numbers::report_contradictions(&rows, sample, &mut problems.list);
         let attribution = process::attribute(sample, &rows, &ids, &mut steps, &mut problems);
         let tracked = ledger::attribute(sample, previous, &rows, &ids, &mut steps, &mut problems);
@@ -73,13 +73,13 @@ impl Snapshot {
             };
             let unique_id = row.unique_id.or(attribution.confirmed[index]).or(tracked.confirmed[index]);
             device.unique_id = unique_id.map(UniqueId).ok_or(Missing::NoSource);
-            let holders = rows::holders(&rows, row);
+            let holders = device_rows::holders(&rows, row);
             let uses = uses_of(&device, holders, by_device.get(&device.id).map_or(&[], Vec::as_slice), &mut not_held);
             device.memory = memory(&device, row, holders, &processes, &uses, &tracked, attribution.stale_bytes[index]);
             device.memory.refusals = refusals.get(&device.id).map_or(device.memory.refusals, |count| Ok(*count));
             device.memory.stale_processes = by_device.get(&device.id).map_or(0, |uses| dead(uses));
             device.pcie_degraded = health::is_link_degraded(&device, row.product, slot_width_max);
-            (device.health, device.health_reasons) = health::judge(&device, slot_width_max);
+            (device.health, device.health_reasons) = health::assess(&device, slot_width_max);
             devices.push(device);
         }
         for (pid, devices) in not_held {
@@ -161,7 +161,7 @@ fn uses_of<'p>(device: &Device, holders: Holders<'_>, uses: &[Use<'p>], not_held
 
 fn memory(
     device: &Device,
-    row: &Row<'_>,
+    row: &DeviceRow<'_>,
     holders: Holders<'_>,
     processes: &[Process],
     uses: &[&DeviceUse],
@@ -180,8 +180,8 @@ fn memory(
     };
     // The processes are sorted by pid.
     let of_pid = |pid: &u32| processes.binary_search_by_key(pid, |process| process.key.pid).ok().map(|index| &processes[index]);
-    let told_of = pids.iter().filter_map(of_pid).filter(is_tracked).count();
-    let untracked = (pids.len() - told_of.min(pids.len())) as u64 + hidden;
+    let reporting = pids.iter().filter_map(of_pid).filter(is_tracked).count();
+    let untracked = (pids.len() - reporting.min(pids.len())) as u64 + hidden;
     // The chip number of a report may be that of this chip, even if the process does not hold this chip.
     let may_be_reported = tracked.may_be_on(row);
     let open = match holders {
@@ -189,13 +189,13 @@ fn memory(
         Ok(users) => Ok(users.pids.len() as u64 + hidden),
         Err(reason) => Err(reason),
     };
-    let away = match device.state {
+    let absent_reason = match device.state {
         State::Gone => Some(Missing::Gone),
         State::Resetting => Some(Missing::Resetting),
         _ => None,
     };
     // The reading for kinds without a figure: nothing is in use, or the use is unknown.
-    let otherwise = match (away, holders) {
+    let otherwise = match (absent_reason, holders) {
         (Some(reason), _) | (None, Err(reason)) => Err(reason),
         _ if untracked > 0 || may_be_reported => Err(Missing::NotTracked),
         _ if !is_complete => Err(Missing::NoPermission),
@@ -210,7 +210,7 @@ fn memory(
         };
         let add = |get: fn(&Figure) -> Reading<u64>| match uses {
             [] => otherwise,
-            uses => sum(uses.iter().map(|use_of| get(&use_of.kinds[kind]))).map_err(|reason| away.unwrap_or(reason)),
+            uses => sum(uses.iter().map(|use_of| get(&use_of.kinds[kind]))).map_err(|reason| absent_reason.unwrap_or(reason)),
         };
         let figure = Figure {
             used: add(|figure| figure.used),
@@ -268,7 +268,7 @@ fn capacity(here: &[&Allocator], kind: Kind) -> Reading<u64> {
 }
 
 /// Returns the DRAM and L1 of the chip from the product table. L1 is exact if the chip reported its number of cores.
-fn totals(device: &Device, row: &Row<'_>) -> (Reading<u64>, Reading<u64>) {
+fn totals(device: &Device, row: &DeviceRow<'_>) -> (Reading<u64>, Reading<u64>) {
     match row.product {
         Some(product) => {
             let firmware = device.firmware.as_deref().ok().and_then(crate::units::Version::parse);

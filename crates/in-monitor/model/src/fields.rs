@@ -225,7 +225,7 @@ impl<T> Field<T> {
     }
 
     const fn file(mut self, attr: Attr) -> Self {
-        self.info.is_fixed = matches!(ATTRIBUTES[attr as usize].pace, ReadInterval::Static);
+        self.info.is_fixed = matches!(ATTRIBUTES[attr as usize].interval, ReadInterval::Static);
         self.info.source = FieldSource::File(attr);
         self
     }

@@ -12,7 +12,7 @@ use crate::product::Product;
 use crate::snapshot::{Device, Health, Location, State};
 
 /// Computes the health of a device and the reasons. The other fields of the device must be complete.
-pub(crate) fn judge(device: &Device, slot_width_max: Reading<u64>) -> (Health, Vec<String>) {
+pub(crate) fn assess(device: &Device, slot_width_max: Reading<u64>) -> (Health, Vec<String>) {
     if device.state != State::Ok {
         return (Health::Unknown, state_reason(device).into_iter().collect());
     }

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ttmon_collect::budget::Budget;
-use ttmon_collect::ledgers::{self, Detail, OpenLedger};
-use ttmon_collect::{Isolation, Ledgers, Machine, Options, Reach, Root};
+use ttmon_collect::ledgers::{self, LedgerDetail, OpenLedger};
+use ttmon_collect::{Isolation, LedgerScope, Ledgers, Machine, Options, Root};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::snapshot::DeviceUse;
 use ttmon_model::{DeviceId, Sample, Snapshot};
@@ -85,12 +85,12 @@ impl Monitor {
     }
 
     fn below(root: &Root) -> Result<Self, Error> {
-        let watch = |reach| Watch::new(root.clone(), reach).map(|watch| ManuallyDrop::new(Mutex::new(watch)));
+        let watch = |scope| Watch::new(root.clone(), scope).map(|watch| ManuallyDrop::new(Mutex::new(watch)));
         Ok(Self {
             pid: std::process::id(),
             max_age_ms: AtomicU64::new(millis(MAX_AGE)),
-            holders: watch(Reach::Holders)?,
-            one: watch(Reach::Process(0))?,
+            holders: watch(LedgerScope::Holders)?,
+            one: watch(LedgerScope::Process(0))?,
         })
     }
 
@@ -196,7 +196,7 @@ impl Drop for Monitor {
 #[derive(Debug)]
 struct Watch {
     root: Root,
-    reach: Reach,
+    scope: LedgerScope,
     machine: Machine,
     newest: Option<Newest>,
 }
@@ -211,19 +211,19 @@ struct Newest {
 }
 
 impl Watch {
-    fn new(root: Root, reach: Reach) -> Result<Self, Error> {
-        let ledgers = Ledgers { reach, ..Options::default().ledgers };
-        // With the default pace, files are opened, read and closed, because the program may have few descriptors. Threads read the files,
+    fn new(root: Root, scope: LedgerScope) -> Result<Self, Error> {
+        let ledgers = Ledgers { scope, ..Options::default().ledgers };
+        // With the default sampling, files are opened, read and closed, because the program may have few descriptors. Threads read the files,
         // because a program with threads must not be forked.
         let options = Options { isolation: Isolation::Threads, ledgers, ..Options::default() };
         let machine = Machine::new(root.clone(), options).map_err(Error::Machine)?;
-        Ok(Self { root, reach, machine, newest: None })
+        Ok(Self { root, scope, machine, newest: None })
     }
 
     /// Includes this process besides the holders from now on. Drops an older sample without it.
     fn include_process(&mut self, pid: u32) {
-        if self.reach != Reach::Process(pid) {
-            self.reach = Reach::Process(pid);
+        if self.scope != LedgerScope::Process(pid) {
+            self.scope = LedgerScope::Process(pid);
             self.machine.include_process(pid);
             self.newest = None;
         }
@@ -247,7 +247,7 @@ impl Watch {
         let Some(newest) = self.newest.as_mut().filter(|newest| !newest.is_listed) else { return Ok(snapshot) };
         let mut budget = Budget::default();
         let read = |found: &Arc<OpenLedger>| {
-            let content = ledgers::read(found, Detail::Blocks, &mut budget);
+            let content = ledgers::read(found, LedgerDetail::Blocks, &mut budget);
             LedgerSample { owner: found.owner, content }
         };
         newest.sample.ledgers.retain(|ledger| ledger.content.is_err());
@@ -264,7 +264,7 @@ impl Watch {
 fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
     watch.lock().unwrap_or_else(|poisoned| {
         let mut guard = poisoned.into_inner();
-        if let Ok(fresh) = Watch::new(guard.root.clone(), guard.reach) {
+        if let Ok(fresh) = Watch::new(guard.root.clone(), guard.scope) {
             *guard = fresh;
             watch.clear_poison();
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ttmon_collect::budget::Budget;
-use ttmon_collect::ledgers::{self, Detail, OpenLedger};
+use ttmon_collect::ledgers::{self, LedgerDetail, OpenLedger};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::sample::{ProcessFacts, ProcessSample, Workload};
 use ttmon_model::snapshot::Status;
@@ -33,7 +33,7 @@ impl fmt::Debug for IntakeCallbacks {
 }
 
 /// Returns the current machine with this ended process.
-pub(crate) fn snapshot(found: &OpenLedger, newest: &Published, detail: Detail) -> Snapshot {
+pub(crate) fn snapshot(found: &OpenLedger, newest: &Published, detail: LedgerDetail) -> Snapshot {
     let mut budget = Budget::of_answer();
     let last = LedgerSample { owner: found.owner, content: ledgers::read(found, detail, &mut budget) };
     let sample = Sample { processes: vec![process(found)], ledgers: vec![last], regions: Vec::new(), ..newest.sample.clone() };

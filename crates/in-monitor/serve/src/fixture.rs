@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ttmon_collect::reads::Pace;
+use ttmon_collect::reads::Sampling;
 use ttmon_collect::{Isolation, Machine, Options, Root};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::sample::{ProcessFacts, ProcessSample, Users, Workload};
@@ -69,8 +69,12 @@ pub(crate) fn in_files(spec: &str) -> (tempfile::TempDir, Machine) {
     let directory = ttmon_testing::directory();
     let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse(spec).expect("a spec"), 1).expect("a machine");
     machine.write(directory.path(), 0, &vec![None; machine.process_count()]).expect("a tree");
-    let options =
-        Options { isolation: Isolation::Threads, pace: Pace::Repeated, read_timeout: Duration::from_secs(20), ..Options::default() };
+    let options = Options {
+        isolation: Isolation::Threads,
+        sampling: Sampling::Repeated,
+        read_timeout: Duration::from_secs(20),
+        ..Options::default()
+    };
     let machine = Machine::new(Root::at(directory.path()), options).expect("a machine");
     (directory, machine)
 }

@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ttmon_collect::budget::Budget;
-use ttmon_collect::ledgers::{self, Detail, OpenLedger};
-use ttmon_collect::{Departed, Error, Scanned, Scanner, Scope};
+use ttmon_collect::ledgers::{self, LedgerDetail, OpenLedger};
+use ttmon_collect::{Departed, DeviceList, Error, Scanned, Scanner};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::units::UnixTime;
 
@@ -48,7 +48,7 @@ impl EndedLedgers {
         let mut refused = Vec::new();
         let known = &mut self.known;
         for (found, _) in kept.into_iter().filter(|(found, _)| known.insert(found.identity())).take(ENDED_PER_SCAN_MAX) {
-            let content = ledgers::read(&found, Detail::Totals, &mut budget);
+            let content = ledgers::read(&found, LedgerDetail::Totals, &mut budget);
             if content.as_ref().is_ok_and(|ledger| ledger.allocators.iter().any(|allocator| allocator.refused() > 0)) {
                 refused.push(LedgerSample { owner: found.owner, content });
             }
@@ -66,7 +66,7 @@ const UNRESTRICTED: &str = "a thread that opens other users' files keeps rights 
 /// Handle of the scan thread for the sampler.
 #[derive(Debug)]
 pub(crate) struct Scans {
-    ask: Sender<Scope>,
+    ask: Sender<DeviceList>,
     results: Receiver<Result<Scan, Error>>,
     is_running: bool,
     thread: Option<JoinHandle<()>>,
@@ -75,7 +75,7 @@ pub(crate) struct Scans {
 impl Scans {
     /// Starts the thread. It ends when the handle is dropped, after the current scan.
     pub(crate) fn spawn(mut scanner: Scanner, service: Arc<Service>) -> io::Result<Self> {
-        let (ask, asked) = mpsc::channel::<Scope>();
+        let (ask, asked) = mpsc::channel::<DeviceList>();
         let (found, results) = mpsc::channel();
         let work = move || {
             // The thread opens files that other users wrote.
@@ -83,11 +83,11 @@ impl Scans {
                 (service.complain)(UNRESTRICTED);
             }
             let mut ended = EndedLedgers::default();
-            for (scan, scope) in asked.into_iter().enumerate() {
+            for (scan, device_list) in asked.into_iter().enumerate() {
                 if scan % RELEASE_EVERY == RELEASE_EVERY - 1 {
                     ttmon_os::release_freed_memory();
                 }
-                let result = scanner.scan(&scope).map(|scanned| Scan {
+                let result = scanner.scan(&device_list).map(|scanned| Scan {
                     scanned,
                     ledgers: scanner.ledgers().to_vec(),
                     departed: scanner.departed().to_vec(),
@@ -104,8 +104,8 @@ impl Scans {
     }
 
     /// Starts a scan, unless one is still running.
-    pub(crate) fn start(&mut self, scope: Scope) {
-        self.is_running = self.is_running || self.ask.send(scope).is_ok();
+    pub(crate) fn start(&mut self, device_list: DeviceList) {
+        self.is_running = self.is_running || self.ask.send(device_list).is_ok();
     }
 
     /// Waits for the result of the started scan. Returns `None` on timeout.

@@ -94,7 +94,7 @@ impl Active<'_> {
             let hwmon = format!("{class}/device/hwmon/hwmon{}", pci.hwmon);
             let mut add = |path: &str| lines.extend([path, "\t", what, "\n"]);
             for row in published(chip.product.arch, driver).filter(|_| self.is_ready()) {
-                match row.place {
+                match row.folder {
                     AttributeFolder::Class => add(&format!("{class}/{}", row.file)),
                     // During a reset, `name` and the labels can still be read, because the driver itself provides them.
                     AttributeFolder::Hwmon if kind == FaultKind::Reset && row.attr != Attr::HwmonName => {

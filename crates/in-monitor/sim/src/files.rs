@@ -36,7 +36,7 @@ pub(crate) fn published(arch: Arch, driver: Version) -> impl Iterator<Item = &'s
 pub(crate) fn moves(attr: Attr) -> bool {
     let is_sensor =
         matches!(attr, Attr::Temperature | Attr::Power | Attr::Voltage | Attr::Current | Attr::Fan | Attr::Aiclk | Attr::Heartbeat);
-    is_sensor || attr.attribute().place == AttributeFolder::Counters
+    is_sensor || attr.attribute().folder == AttributeFolder::Counters
 }
 
 /// Returns the contents of a file, without the newline.
@@ -78,7 +78,7 @@ pub(crate) fn text(chip: &Chip, pci: &Pci, seed: u64, attr: Attr, now: &Telemetr
         Attr::LinkSpeed => board.link.speed.to_owned(),
         Attr::LinkSpeedMax => board.link.speed_max.to_owned(),
         Attr::LinkWidth | Attr::LinkWidthMax | Attr::BridgeWidthMax => pci.lanes.to_string(),
-        counter if counter.attribute().place == AttributeFolder::Counters => count(chip, seed, counter, now).to_string(),
+        counter if counter.attribute().folder == AttributeFolder::Counters => count(chip, seed, counter, now).to_string(),
         other => unmodelled(other.attribute()),
     }
 }
@@ -108,7 +108,7 @@ fn count(chip: &Chip, seed: u64, attr: Attr, now: &Telemetry) -> u64 {
 /// Returns the text when the bus returns all ones, or `None` if the kernel provides the file. Before driver 2.9, Wormhole used 16 bits.
 pub(crate) fn all_ones(attr: Attr, arch: Arch, driver: Version) -> Option<&'static str> {
     let is_narrow = arch == Arch::Wormhole && driver < Version::new(2, 9, 0);
-    match attr.attribute().place {
+    match attr.attribute().folder {
         AttributeFolder::Pci | AttributeFolder::Bridge => return None,
         AttributeFolder::Counters => return Some("4294967295"),
         AttributeFolder::Class | AttributeFolder::Hwmon => {}
@@ -152,7 +152,7 @@ mod tests {
         let drivers = [Version::new(2, 5, 0), Version::new(2, 9, 0)];
         for (row, driver) in ATTRIBUTES.iter().flat_map(|row| drivers.map(|driver| (row, driver))) {
             let Some(text) = all_ones(row.attr, Arch::Wormhole, driver) else { continue };
-            let reading = row.parse(text).and_then(|raw| row.judge(&raw).map(|()| raw));
+            let reading = row.parse(text).and_then(|raw| row.check_bounds(&raw).map(|()| raw));
             match row.attr {
                 Attr::Fan => assert_eq!(reading, Ok(Raw::Number(0xFFFF_FFFF))),
                 _ => assert!(matches!(reading, Err(Missing::OutOfRange | Missing::NoSource)), "{}: {reading:?}", row.file),

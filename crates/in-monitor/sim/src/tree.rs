@@ -125,13 +125,13 @@ impl Tree<'_> {
             AttributeFolder::Class | AttributeFolder::Hwmon => is_bound && faults.is_ready(),
         };
         let rows = published(chip.product.arch, machine.driver).filter(|row| which == Which::All || moves(row.attr));
-        for row in rows.filter(|row| is_there(row.place)) {
-            let is_garbage = faults.is_garbage(row.place, machine.driver);
+        for row in rows.filter(|row| is_there(row.folder)) {
+            let is_garbage = faults.is_garbage(row.folder, machine.driver);
             let ones = all_ones(row.attr, chip.product.arch, machine.driver).filter(|_| is_garbage);
             let unknown = (row.attr == Attr::LinkSpeedMax && faults.has(FaultKind::Link)).then_some("Unknown");
             let text = ones.or(unknown).map_or_else(|| text(chip, pci, machine.seed, row.attr, &telemetry), str::to_owned);
             let mode = if row.attr == Attr::NumaNode { SWITCH } else { READ_ONLY };
-            put_line(&directory(self.root, chip, pci, row.place).join(row.file), &text, mode)?;
+            put_line(&directory(self.root, chip, pci, row.folder).join(row.file), &text, mode)?;
         }
         Ok(())
     }
@@ -308,7 +308,7 @@ impl Presence<'_> {
             vanish(&listed)?;
             vanish(hwmon.parent().unwrap_or(&hwmon))?;
             let class = self.directory(AttributeFolder::Class);
-            let rows = published(self.chip.product.arch, self.driver).filter(|row| row.place == AttributeFolder::Class);
+            let rows = published(self.chip.product.arch, self.driver).filter(|row| row.folder == AttributeFolder::Class);
             return rows.map(|row| class.join(row.file)).try_for_each(|path| vanish(&path)).map(|()| false);
         }
         fs::create_dir_all(&hwmon)?;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use ttmon_collect::Life;
+use ttmon_collect::ProcessStat;
 use ttmon_model::ProcessKey;
 
 /// Signals always go to processes of this machine, for any `--root`.
@@ -58,7 +58,7 @@ pub(crate) fn send(key: ProcessKey, owner: &str, at: usize) -> String {
 
 /// Returns the start time of a process in ticks, from its `stat`.
 pub(crate) fn start_ticks(proc: &Path, pid: u32) -> Option<u64> {
-    Life::of(proc, pid).map(|life| life.start_ticks)
+    ProcessStat::of(proc, pid).map(|stat| stat.start_ticks)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `ttmon check`: prints one line and sets an exit code, in the format of monitoring plugins.
 
 use serde_json::json;
-use ttmon_collect::reads::Pace;
+use ttmon_collect::reads::Sampling;
 use ttmon_json::Layout;
 use ttmon_model::check::{self, Finding, Request, Verdict};
 use ttmon_model::{Device, Snapshot};
@@ -20,7 +20,7 @@ pub(crate) fn run(format: OutputFormat, asked: &Result<(Context, Request), Failu
     let unknown = |failure: &Failure| (Verdict::Unknown, failure.message.clone(), Vec::new(), String::new());
     let (verdict, message, findings, data) = match asked {
         Err(failure) => unknown(failure),
-        Ok((context, request)) => match Snapshots::new(context, SampleRequest::snapshot(Pace::Once, true)).next() {
+        Ok((context, request)) => match Snapshots::new(context, SampleRequest::snapshot(Sampling::Once, true)).next() {
             Err(failure) => unknown(&failure),
             Ok(snapshot) => {
                 let findings = check::judge(&snapshot, request);

@@ -17,9 +17,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::reads::Pace;
-use ttmon_collect::{Machine, Reach, Root};
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::reads::Sampling;
+use ttmon_collect::{LedgerScope, Machine, Root};
 use ttmon_json::{Layout, SnapshotJson};
 use ttmon_model::Snapshot;
 use ttmon_print::text;
@@ -46,7 +46,7 @@ const ASK_PYTHON: &str = "import importlib.metadata as m, platform; print(platfo
 const PRIVATE_KEYS: [&str; 8] = ["user", "uid", "command", "problems", "pod_name", "namespace", "container_name", "job_name"];
 
 pub(crate) fn run(context: &Context, format: OutputFormat, args: &DoctorArgs) -> Result<(), Failure> {
-    let placed = MachineConfig::new(context, Pace::Once, true, Detail::Totals, Reach::Holders)?;
+    let placed = MachineConfig::new(context, Sampling::Once, true, LedgerDetail::Totals, LedgerScope::Holders)?;
     let (root, simulation) = (placed.root.clone(), placed.simulation);
     // The first sample may start a thread, so the files of the bundle are read before, in a process of their own.
     let machine = Machine::new(placed.root, placed.options);

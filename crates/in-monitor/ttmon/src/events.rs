@@ -8,9 +8,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ttmon_buffer_history::Recorder;
-use ttmon_collect::Reach;
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::reads::Pace;
+use ttmon_collect::LedgerScope;
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::reads::Sampling;
 use ttmon_hosts::{Events, Service, Trouble};
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::units::UnixTime;
@@ -103,8 +103,14 @@ fn print_events(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Resul
 }
 
 fn read_here(context: &Context, request: &EventsRequest, page: &mut Page<'_>) -> Result<(), Failure> {
-    let pace = if request.follow { Pace::Repeated } else { Pace::Once };
-    let mut opened = OpenMachine::with_ledgers(context, pace, true, Detail::Totals, request.pid.map_or(Reach::Everybody, Reach::Process))?;
+    let sampling = if request.follow { Sampling::Repeated } else { Sampling::Once };
+    let mut opened = OpenMachine::with_ledgers(
+        context,
+        sampling,
+        true,
+        LedgerDetail::Totals,
+        request.pid.map_or(LedgerScope::Everybody, LedgerScope::Process),
+    )?;
     let mut recorder = Recorder::default();
     loop {
         let snapshot = opened.snapshot()?;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use ttmon_buffer_history::document;
 use ttmon_buffer_history::{About, LedgerFeed, Spool, Trace};
-use ttmon_collect::Reach;
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::reads::Pace;
+use ttmon_collect::LedgerScope;
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::reads::Sampling;
 use ttmon_json::recording::{Error, Reader};
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::UnixTime;
@@ -70,7 +70,7 @@ fn write(trace: &Trace, format: ExportFormat, out: &mut dyn Write) -> io::Result
 
 /// Adds the live buffers of a process, and the events that are still in its ring.
 fn add_process(trace: &mut Trace, context: &Context, pid: u32) -> Result<(), Failure> {
-    let mut opened = OpenMachine::with_ledgers(context, Pace::Once, true, Detail::Totals, Reach::Process(pid))?;
+    let mut opened = OpenMachine::with_ledgers(context, Sampling::Once, true, LedgerDetail::Totals, LedgerScope::Process(pid))?;
     let snapshot = opened.whole()?;
     let found: Vec<_> = opened.machine.ledgers().iter().filter(|found| found.owner.pid == pid).cloned().collect();
     if found.is_empty() {

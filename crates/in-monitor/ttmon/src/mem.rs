@@ -6,9 +6,9 @@ mod reports;
 use std::io::Write;
 use std::time::Duration;
 
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::reads::Pace;
-use ttmon_collect::{Reach, Root};
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::reads::Sampling;
+use ttmon_collect::{LedgerScope, Root};
 use ttmon_json::{GroupedMemoryJson, Layout, MemoryJson, MemoryParts, SnapshotJson};
 use ttmon_model::groups::{self, BufferGroup};
 use ttmon_model::order::BufferOrder;
@@ -79,9 +79,9 @@ struct MemorySource<'a> {
 
 impl<'a> MemorySource<'a> {
     fn new(context: &'a Context, request: &'a MemoryRequest) -> Self {
-        let pace = if request.watch.is_some() { Pace::Repeated } else { Pace::Once };
-        let reach = request.pid.map_or(Reach::Everybody, Reach::Process);
-        let asked = SampleRequest { pace, processes: true, detail: detail(&request.output), reach, path: path(request) };
+        let sampling = if request.watch.is_some() { Sampling::Repeated } else { Sampling::Once };
+        let scope = request.pid.map_or(LedgerScope::Everybody, LedgerScope::Process);
+        let asked = SampleRequest { sampling, processes: true, detail: detail(&request.output), scope, path: path(request) };
         let snapshots = match (request.watch, &request.output) {
             (None, _) => Snapshots::new(context, asked),
             (Some(_), MemoryOutput::Files(_)) => Snapshots::read_here(context, asked),
@@ -133,15 +133,15 @@ impl<'a> MemorySource<'a> {
     }
 }
 
-fn detail(output: &MemoryOutput) -> Detail {
+fn detail(output: &MemoryOutput) -> LedgerDetail {
     match output {
-        MemoryOutput::Files(_) => Detail::Blocks,
-        MemoryOutput::Diff(_) | MemoryOutput::GroupTable(..) => Detail::Buffers,
-        MemoryOutput::Listing(listing) if listing.banks || listing.blocks => Detail::Blocks,
+        MemoryOutput::Files(_) => LedgerDetail::Blocks,
+        MemoryOutput::Diff(_) | MemoryOutput::GroupTable(..) => LedgerDetail::Buffers,
+        MemoryOutput::Listing(listing) if listing.banks || listing.blocks => LedgerDetail::Blocks,
         MemoryOutput::Listing(listing) => match (listing.groups, listing.buffers) {
-            (None, Some(BufferListing { order, most: Some(most) })) => Detail::First(order, most),
-            (None, None) => Detail::Totals,
-            _ => Detail::Buffers,
+            (None, Some(BufferListing { order, most: Some(most) })) => LedgerDetail::First(order, most),
+            (None, None) => LedgerDetail::Totals,
+            _ => LedgerDetail::Buffers,
         },
     }
 }

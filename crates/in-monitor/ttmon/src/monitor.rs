@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ttmon_collect::reads::Pace;
+use ttmon_collect::reads::Sampling;
 use ttmon_model::Snapshot;
 use ttmon_print::{DeviceColumns, Style};
 
@@ -36,7 +36,7 @@ fn lines(
     processes: bool,
     print: impl Fn(&Snapshot, bool, &Style<'_>, &mut dyn Write) -> io::Result<usize>,
 ) -> Result<(), Failure> {
-    let mut snapshots = Snapshots::repeated(context, SampleRequest::snapshot(Pace::Repeated, processes), request.interval);
+    let mut snapshots = Snapshots::repeated(context, SampleRequest::snapshot(Sampling::Repeated, processes), request.interval);
     let mut left = request.count.unwrap_or(u64::MAX);
     let mut lines = HEADER_LINES;
     watch::again_while(request.interval, || {

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde_json::Value;
 use ttmon_buffer_history::Recorder;
-use ttmon_collect::Reach;
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::reads::Pace;
+use ttmon_collect::LedgerScope;
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::reads::Sampling;
 use ttmon_hosts::{Service, Trouble};
 use ttmon_json::{Document, Layout, ReadError};
 use ttmon_model::event::{BufferEvent, Op};
@@ -99,8 +99,8 @@ fn events(context: &Context, pid: Option<u32>) -> Result<Vec<BufferEvent>, Failu
             Err(why) => server::report_fallback(service, &why.to_string()),
         }
     }
-    let reach = pid.map_or(Reach::Everybody, Reach::Process);
-    let mut opened = OpenMachine::with_ledgers(context, Pace::Once, true, Detail::Totals, reach)?;
+    let scope = pid.map_or(LedgerScope::Everybody, LedgerScope::Process);
+    let mut opened = OpenMachine::with_ledgers(context, Sampling::Once, true, LedgerDetail::Totals, scope)?;
     let snapshot = opened.snapshot()?;
     let mut recorder = Recorder::default();
     let news = opened.with_scene(&snapshot, pid, |scene, meant| (recorder.read_new(scene), meant.to_vec()));

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use ttmon_buffer_history::Scene;
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::reads::Pace;
-use ttmon_collect::{Isolation, Ledgers, Life, Machine, Options, Reach, Root, read_cluster};
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::reads::Sampling;
+use ttmon_collect::{Isolation, LedgerScope, Ledgers, Machine, Options, ProcessStat, Root, read_cluster};
 use ttmon_model::cluster::Cluster;
 use ttmon_model::sample::Origin;
 use ttmon_model::select::Selection;
@@ -29,7 +29,13 @@ pub(crate) struct MachineConfig {
 
 impl MachineConfig {
     /// Starts the simulation if there is one.
-    pub(crate) fn new(context: &Context, pace: Pace, processes: bool, detail: Detail, reach: Reach) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        context: &Context,
+        sampling: Sampling,
+        processes: bool,
+        detail: LedgerDetail,
+        scope: LedgerScope,
+    ) -> Result<Self, Failure> {
         let cluster = context.cluster.as_deref().map(cluster).transpose()?;
         let simulation = match &context.place {
             CliTarget::Simulated(spec, seed) => Some(Simulation::start(spec, *seed).map_err(|error| match error {
@@ -46,9 +52,10 @@ impl MachineConfig {
         let origin = if simulation.is_some() { Origin::Sim } else { Origin::Local };
         let read_timeout = context.read_timeout;
         let machine = simulation.as_ref().map_or(0, Simulation::mark);
-        let ledgers = Ledgers { detail, reach, machine };
+        let ledgers = Ledgers { detail, scope, machine };
         let deep = context.deep.then(|| PathBuf::from(READER_PROGRAM));
-        let options = Options { read_timeout, pace, isolation: Isolation::Process, origin, cluster, processes, ledgers, slots: None, deep };
+        let options =
+            Options { read_timeout, sampling, isolation: Isolation::Process, origin, cluster, processes, ledgers, slots: None, deep };
         Ok(Self { root, options, simulation })
     }
 }
@@ -69,8 +76,14 @@ pub(crate) struct OpenMachine {
 
 impl OpenMachine {
     /// Starts the simulation if there is one, and the reading process.
-    pub(crate) fn with_ledgers(context: &Context, pace: Pace, processes: bool, detail: Detail, reach: Reach) -> Result<Self, Failure> {
-        let place = MachineConfig::new(context, pace, processes, detail, reach)?;
+    pub(crate) fn with_ledgers(
+        context: &Context,
+        sampling: Sampling,
+        processes: bool,
+        detail: LedgerDetail,
+        scope: LedgerScope,
+    ) -> Result<Self, Failure> {
+        let place = MachineConfig::new(context, sampling, processes, detail, scope)?;
         let proc = place.root.proc.clone();
         let machine = Machine::new(place.root, place.options)?;
         Ok(Self { machine, proc, selection: context.selection.clone(), previous: None, simulation: place.simulation })
@@ -114,7 +127,7 @@ impl OpenMachine {
     }
 
     pub(crate) fn has_process(&self, pid: u32) -> bool {
-        Life::of(&self.proc, pid).is_some_and(|life| !life.has_ended)
+        ProcessStat::of(&self.proc, pid).is_some_and(|stat| !stat.has_ended)
     }
 
     /// Returns the parts for a caller that reads the machine in another thread. The simulation must outlive the machine.

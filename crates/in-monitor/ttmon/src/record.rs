@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use ttmon_buffer_history::Recorder;
-use ttmon_collect::Reach;
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::reads::Pace;
+use ttmon_collect::LedgerScope;
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::reads::Sampling;
 use ttmon_json::recording::Writer;
 use ttmon_model::Snapshot;
 use ttmon_os::Existing;
@@ -27,8 +27,8 @@ const SAME_REQUEST: Duration = Duration::from_secs(1);
 /// Records until a signal, the end of `--duration`, or an error. All samples until then are in the file.
 pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Failure> {
     let RecordRequest { file: path, interval, duration, has_buffers, force } = request;
-    let detail = if *has_buffers { Detail::Blocks } else { Detail::Totals };
-    let mut opened = OpenMachine::with_ledgers(context, Pace::Repeated, true, detail, Reach::Holders)?;
+    let detail = if *has_buffers { LedgerDetail::Blocks } else { LedgerDetail::Totals };
+    let mut opened = OpenMachine::with_ledgers(context, Sampling::Repeated, true, detail, LedgerScope::Holders)?;
     let mut recorder = Recorder::default();
     let mut newest = |opened: &OpenMachine, snapshot: &Snapshot| {
         // There are no events before the first sample.

@@ -26,9 +26,9 @@ use rustix::io::Errno;
 use signal_hook::low_level::signal_name;
 use ttmon_buffer_history::Trace;
 use ttmon_buffer_history::{CommandEnd, RunSummary};
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::reads::Pace;
-use ttmon_collect::{Reach, read_cluster};
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::reads::Sampling;
+use ttmon_collect::{LedgerScope, read_cluster};
 use ttmon_json::Layout;
 use ttmon_model::Sample;
 use ttmon_model::units::UnixTime;
@@ -201,7 +201,7 @@ fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Res
 
 /// Samples the devices of this machine, to assign the figures to them. Without a sample, the program's own ids are used.
 fn machine(context: &Context) -> Option<Sample> {
-    OpenMachine::with_ledgers(context, Pace::Once, false, Detail::Totals, Reach::Process(0)).ok()?.machine.sample().ok()
+    OpenMachine::with_ledgers(context, Sampling::Once, false, LedgerDetail::Totals, LedgerScope::Process(0)).ok()?.machine.sample().ok()
 }
 
 /// Prints the summary, writes the report, evaluates the checks, and ends like the command.

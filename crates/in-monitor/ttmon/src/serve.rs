@@ -17,9 +17,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 
-use ttmon_collect::Reach;
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::reads::Pace;
+use ttmon_collect::LedgerScope;
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::reads::Sampling;
 
 use crate::failure::{Failure, complain};
 use crate::invocation::{Context, ServeRequest};
@@ -31,7 +31,7 @@ pub(crate) use secret::print as print_token;
 
 /// Runs the service until a signal stops it.
 pub(crate) fn run(context: &Context, request: &ServeRequest) -> Result<(), Failure> {
-    let mut placed = MachineConfig::new(context, Pace::Repeated, true, Detail::Totals, Reach::Everybody)?;
+    let mut placed = MachineConfig::new(context, Sampling::Repeated, true, LedgerDetail::Totals, LedgerScope::Everybody)?;
     // Include the reported allocations of this service, also with another state directory.
     placed.root.served.extend(request.state_directory.clone());
     // Take over signals before the sockets exist, because a process that finds the sockets may send signals.

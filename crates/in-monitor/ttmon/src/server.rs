@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ttmon_collect::Reach;
-use ttmon_collect::ledgers::{Detail, OpenLedger};
-use ttmon_collect::reads::Pace;
+use ttmon_collect::LedgerScope;
+use ttmon_collect::ledgers::{LedgerDetail, OpenLedger};
+use ttmon_collect::reads::Sampling;
 use ttmon_hosts::{Events, Roots, Service, ServicePlace, Trouble};
 use ttmon_model::{DeviceId, Snapshot};
 
@@ -31,17 +31,17 @@ const SILENCE_MAX: Duration = Duration::from_secs(40);
 
 /// What to sample, with a service or on the machine itself.
 pub(crate) struct SampleRequest {
-    pub(crate) pace: Pace,
+    pub(crate) sampling: Sampling,
     pub(crate) processes: bool,
-    pub(crate) detail: Detail,
-    pub(crate) reach: Reach,
+    pub(crate) detail: LedgerDetail,
+    pub(crate) scope: LedgerScope,
     pub(crate) path: String,
 }
 
 impl SampleRequest {
     /// Requests the snapshot that all users may read.
-    pub(crate) fn snapshot(pace: Pace, processes: bool) -> Self {
-        Self { pace, processes, detail: Detail::Totals, reach: Reach::Holders, path: "/api/v1/snapshot".to_owned() }
+    pub(crate) fn snapshot(sampling: Sampling, processes: bool) -> Self {
+        Self { sampling, processes, detail: LedgerDetail::Totals, scope: LedgerScope::Holders, path: "/api/v1/snapshot".to_owned() }
     }
 }
 
@@ -98,8 +98,8 @@ impl<'a> Snapshots<'a> {
         match &mut self.opened {
             Some(opened) => Ok(opened),
             none => {
-                let SampleRequest { pace, processes, detail, reach, .. } = self.asked;
-                Ok(none.insert(OpenMachine::with_ledgers(self.context, pace, processes, detail, reach)?))
+                let SampleRequest { sampling, processes, detail, scope, .. } = self.asked;
+                Ok(none.insert(OpenMachine::with_ledgers(self.context, sampling, processes, detail, scope)?))
             }
         }
     }
@@ -117,9 +117,9 @@ impl<'a> Snapshots<'a> {
         if self.context.deep && !snapshot.is_deep() {
             return Err("does not read the chips themselves (serve --deep)".to_owned());
         }
-        match self.asked.reach {
+        match self.asked.scope {
             // The process may be new, so the machine is read here.
-            Reach::Process(pid) if !snapshot.processes.iter().any(|process| process.key.pid == pid) => {
+            LedgerScope::Process(pid) if !snapshot.processes.iter().any(|process| process.key.pid == pid) => {
                 Err(format!("does not know process {pid}"))
             }
             _ => Ok(snapshot),

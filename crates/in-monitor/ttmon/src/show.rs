@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use ttmon_collect::reads::Pace;
+use ttmon_collect::reads::Sampling;
 use ttmon_json::{Layout, SnapshotJson};
 use ttmon_model::fields::Samples;
 use ttmon_model::units::UnixTime;
@@ -34,8 +34,9 @@ const DEEP_WINDOW: Duration = Duration::from_millis(500);
 const DEEP_WAIT_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(context: &Context, asked: &SnapshotRequest) -> Result<(), Failure> {
-    let pace = if asked.repeat == Repeat::Once && asked.samples == Samples::One && !context.deep { Pace::Once } else { Pace::Repeated };
-    let sample = SampleRequest::snapshot(pace, asked.processes);
+    let sampling =
+        if asked.repeat == Repeat::Once && asked.samples == Samples::One && !context.deep { Sampling::Once } else { Sampling::Repeated };
+    let sample = SampleRequest::snapshot(sampling, asked.processes);
     let mut snapshots = match asked.repeat {
         Repeat::Loop(interval) | Repeat::Watch(interval) => Snapshots::repeated(context, sample, interval),
         Repeat::Once => Snapshots::new(context, sample),
@@ -159,7 +160,7 @@ fn once(
     processes: bool,
     print: impl FnOnce(&Snapshot, &Style<'_>, &mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let snapshot = &Snapshots::new(context, SampleRequest::snapshot(Pace::Once, processes)).next()?;
+    let snapshot = &Snapshots::new(context, SampleRequest::snapshot(Sampling::Once, processes)).next()?;
     let mut text = Vec::new();
     match format {
         OutputFormat::Json => ttmon_json::write(&SnapshotJson { snapshot, version: VERSION }, Layout::Pretty, &mut text)?,

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use ttmon_collect::reads::{Pace, descriptors};
+use ttmon_collect::reads::{Sampling, descriptors};
 use ttmon_collect::{Isolation, Options, Root};
 use ttmon_model::fields::{DeviceField, PROCESS, Value};
 use ttmon_model::sample::Origin;
@@ -96,7 +96,7 @@ fn frames_below(directory: &Path, machine: &Machine, host: u64) -> Result<Frames
     let pids = machine.static_pids();
     ttmon_os::Directory::create(directory).map_err(failed)?;
     machine.write(directory, 0, &pids).and_then(|()| machine.write_static_processes(directory, host)).map_err(failed)?;
-    let options = Options { isolation: Isolation::Threads, pace: Pace::Repeated, origin: Origin::Sim, ..Options::default() };
+    let options = Options { isolation: Isolation::Threads, sampling: Sampling::Repeated, origin: Origin::Sim, ..Options::default() };
     let mut reader = ttmon_collect::Machine::new(Root::at(directory), options)?;
     // The first sample has no rates. It is only the base of the next one.
     let mut before = None;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use signal_hook::low_level::emulate_default_handler;
-use ttmon_collect::Reach;
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::reads::Pace;
+use ttmon_collect::LedgerScope;
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::reads::Sampling;
 use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Remote, Replay, Settings, Theme};
 
@@ -40,7 +40,7 @@ pub(crate) fn run(context: &Context, request: &TopRequest) -> Result<(), Failure
             (services.into_iter().map(feed).collect(), None)
         }
         TopSource::Machine => {
-            let opened = OpenMachine::with_ledgers(context, Pace::Repeated, true, Detail::Totals, Reach::Holders)?;
+            let opened = OpenMachine::with_ledgers(context, Sampling::Repeated, true, LedgerDetail::Totals, LedgerScope::Holders)?;
             let (machine, selection, proc, simulation) = opened.into_parts();
             let (services, is_deep, deep_program) = (possible_services(context), context.deep, PathBuf::from(READER_PROGRAM));
             (vec![Feed::Local(Box::new(Local { machine, selection, proc, services, is_deep, deep_program }))], simulation)

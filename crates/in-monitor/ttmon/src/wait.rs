@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ttmon_collect::reads::Pace;
+use ttmon_collect::reads::Sampling;
 use ttmon_model::{Missing, Snapshot};
 
 use crate::failure::{Failure, complain};
@@ -16,7 +16,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(context: &Context, timeout: Option<Duration>) -> Result<(), Failure> {
     let started = Instant::now();
-    let mut snapshots = Snapshots::new(context, SampleRequest::snapshot(Pace::Repeated, true));
+    let mut snapshots = Snapshots::new(context, SampleRequest::snapshot(Sampling::Repeated, true));
     let mut is_said = !io::stderr().is_terminal();
     loop {
         let is_served = snapshots.is_served();
@@ -24,7 +24,7 @@ pub(crate) fn run(context: &Context, timeout: Option<Duration>) -> Result<(), Fa
         let held = match busy(&snapshot) {
             // The service may see less, or have another version. If it does not know the holders, read the machine here.
             Err(_) if is_served && snapshots.is_served() => {
-                snapshots = Snapshots::read_here(context, SampleRequest::snapshot(Pace::Repeated, true));
+                snapshots = Snapshots::read_here(context, SampleRequest::snapshot(Sampling::Repeated, true));
                 continue;
             }
             held => held?,

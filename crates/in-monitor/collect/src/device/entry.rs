@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::reads::{Failure, Pace, Reply, Request, Want, entries, is_there};
+use crate::reads::{Failure, Reply, Request, Sampling, Want, entries, is_there};
 use ttmon_model::identity::{Bdf, DeviceId};
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::{Arch, Attr, Missing, Raw, Reading};
@@ -24,7 +24,7 @@ pub(crate) fn request(path: &Path, want: Want) -> Request {
         Want::Entries => SENSORS_BYTES_MAX,
         _ => ATTRIBUTE_BYTES_MAX,
     };
-    Request { path: path.to_owned(), want, bytes_max, pace: Pace::Once }
+    Request { path: path.to_owned(), want, bytes_max, sampling: Sampling::Once }
 }
 
 /// The links and the sensors of a device that the driver lists.

@@ -11,7 +11,7 @@ use ttmon_ledger_reader::{LedgerPart, Lines};
 use ttmon_model::Kind;
 use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerSample};
 
-use super::{Detail, OpenLedger};
+use super::{LedgerDetail, OpenLedger};
 use crate::budget::{Budget, Resource};
 
 /// Minimum time between two lists of a ledger that keeps changing.
@@ -84,7 +84,7 @@ impl KnownBlocks {
         // Only this list was granted. If more buffers are listed than were counted, the blocks stay unknown until the ledger is due again.
         let most = entries.saturating_add(entries / 8);
         let mut may_read = |part, count| part != LedgerPart::Circulars && (part != LedgerPart::Buffers || count <= most);
-        let content = found.region.ledger(|_| Detail::Blocks, Lines::default, &mut may_read).ok().flatten();
+        let content = found.region.ledger(|_| LedgerDetail::Blocks, Lines::default, &mut may_read).ok().flatten();
         let content = content.filter(|content| content.is_listed);
         let largest = content.as_ref().map_or_else(Vec::new, |content| {
             let of = |(index, kind, bytes): (usize, Kind, u64)| {
@@ -159,7 +159,7 @@ mod tests {
 
         /// Returns the largest free block that a scan at this second finds, in MiB.
         fn scan(&self, blocks: &mut FreeBlocks, second: u64, budget: &mut Budget) -> Option<u64> {
-            let content = read(&self.found[0], Detail::Totals, &mut Budget::new(0));
+            let content = read(&self.found[0], LedgerDetail::Totals, &mut Budget::new(0));
             assert!(content.as_ref().is_ok_and(|ledger| ledger.buffers.is_empty()), "only totals");
             let mut samples = [LedgerSample { owner: OWNER, content }];
             blocks.complete(Duration::from_secs(second), &self.found, &mut samples, budget);

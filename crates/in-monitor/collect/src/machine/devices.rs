@@ -14,21 +14,21 @@ use ttmon_model::units::Version;
 use ttmon_model::{Missing, Reading, Sample};
 
 use super::deep::Deep;
-use super::files::Files;
 use super::numbers::Numbers;
+use super::readers::Readers;
 use super::slots::{self, Slots};
 use super::{
-    Error, LANE_OF_BUS, LANE_OF_COUNTERS, LANE_OF_DRIVER, LANE_OF_ENTRY, LANE_OF_LISTS, LANE_OF_SLOW, Now, Options, Reach, unread,
+    Error, LANE_OF_BUS, LANE_OF_COUNTERS, LANE_OF_DRIVER, LANE_OF_ENTRY, LANE_OF_LISTS, LANE_OF_SLOW, LedgerScope, Now, Options, unread,
 };
 use crate::device::entry::Entry;
-use crate::device::{self, KnownDevice, Part};
-use crate::reads::{Failure, Lane, LaneReply, Pace, Reply, Request, Want, read_small};
+use crate::device::{self, FileGroup, KnownDevice};
+use crate::reads::{Failure, Lane, LaneReply, Reply, Request, Sampling, Want, read_small};
 use crate::root::Root;
 
 #[derive(Debug)]
 pub(super) struct Devices {
     root: Root,
-    pace: Pace,
+    sampling: Sampling,
     read_timeout: Duration,
     origin: Origin,
     cluster: Option<Cluster>,
@@ -53,7 +53,7 @@ pub(super) struct Devices {
 
 /// What a scan needs to know about the devices.
 #[derive(Clone, Debug)]
-pub struct Scope {
+pub struct DeviceList {
     pub(super) devices: Vec<Listed>,
     pub(super) driver: Reading<String>,
 }
@@ -68,7 +68,7 @@ pub(super) struct Listed {
 
 /// The replies of one device.
 struct Taken {
-    lanes: Vec<(Part, LaneReply)>,
+    lanes: Vec<(FileGroup, LaneReply)>,
     /// The problems of the telemetry.
     found: Vec<Problem>,
     /// Whether no file answered.
@@ -89,19 +89,19 @@ impl Devices {
     pub(super) fn new(root: &Root, options: &Options) -> Self {
         Self {
             root: root.clone(),
-            pace: options.pace,
+            sampling: options.sampling,
             read_timeout: options.read_timeout,
             origin: options.origin,
             cluster: options.cluster.clone(),
-            is_device_needed: options.ledgers.reach == Reach::Holders,
+            is_device_needed: options.ledgers.scope == LedgerScope::Holders,
             known: Vec::new(),
             slots: Slots::default(),
             slots_file: options.slots.clone(),
             machine: options.ledgers.machine,
             numbers: Numbers::default(),
-            list: [device::list_request(root, options.pace)].into(),
+            list: [device::list_request(root, options.sampling)].into(),
             problems: Vec::new(),
-            driver: [driver_request(root, options.pace)].into(),
+            driver: [driver_request(root, options.sampling)].into(),
             version: None,
             deep: options.deep.as_ref().map(|program| Deep::new(program, options.read_timeout)),
         }
@@ -114,7 +114,7 @@ impl Devices {
 
     /// Returns whether the known devices are certainly those that the driver lists, if the list has the same ids.
     pub(super) fn is_settled(&self) -> bool {
-        !self.known.is_empty() && self.known.iter().all(|known| !known.has_left && known.is_certain(self.pace))
+        !self.known.is_empty() && self.known.iter().all(|known| !known.has_left && known.is_certain(self.sampling))
     }
 
     pub(super) fn list_lane(&self) -> Lane {
@@ -127,11 +127,11 @@ impl Devices {
     }
 
     /// Updates the list of devices. A device that left stays on the list as gone until its PCI address is listed again.
-    pub(super) fn find(&mut self, files: &mut Files) -> Result<(), Error> {
+    pub(super) fn find(&mut self, readers: &mut Readers) -> Result<(), Error> {
         self.problems.clear();
-        let is_doubtful = |known: &&KnownDevice| !known.has_left && !known.is_certain(self.pace);
+        let is_doubtful = |known: &&KnownDevice| !known.has_left && !known.is_certain(self.sampling);
         let doubtful: Vec<DeviceId> = self.known.iter().filter(is_doubtful).map(|known| known.id).collect();
-        let mut replies = files.read(iter::once(self.list_lane()).chain(self.entry_lanes(&doubtful)).collect())?.into_iter();
+        let mut replies = readers.read(iter::once(self.list_lane()).chain(self.entry_lanes(&doubtful)).collect())?.into_iter();
         let ids = match first(replies.next()) {
             Ok(names) => device::listed(&names),
             Err(Failure::Timeout) if !self.known.is_empty() => {
@@ -146,12 +146,12 @@ impl Devices {
             Err(failure) => return Err(Error::Unreadable { file: self.root.class(), reason: failure.into() }),
         };
         if ids.is_empty() && self.known.is_empty() && self.is_device_needed {
-            return Err(slots::why_none(&self.root, files)?);
+            return Err(slots::why_none(&self.root, readers)?);
         }
         let mut entries: BTreeMap<DeviceId, Entry> = doubtful.into_iter().zip(replies.map(|lane| Entry::take(&lane.replies))).collect();
         let is_new = |id: &DeviceId| {
             let known = self.known.iter().find(|known| known.id == *id);
-            !entries.contains_key(id) && known.is_none_or(|known| !known.is_certain(self.pace))
+            !entries.contains_key(id) && known.is_none_or(|known| !known.is_certain(self.sampling))
         };
         let new: Vec<DeviceId> = ids.iter().copied().filter(is_new).collect();
         let is_first = self.known.is_empty();
@@ -162,7 +162,7 @@ impl Devices {
                 lanes.push(Lane { key: LANE_OF_BUS, requests: [slots::list_request(&self.root)].into() });
                 lanes.push(self.driver_lane());
             }
-            let mut replies = files.read(lanes)?.into_iter();
+            let mut replies = readers.read(lanes)?.into_iter();
             entries.extend(new.into_iter().zip(replies.by_ref().map(|lane| Entry::take(&lane.replies))));
             if is_first {
                 bus = Some(first(replies.next()));
@@ -180,7 +180,7 @@ impl Devices {
             }
         }
         if let Some(bus) = bus {
-            self.add_unlisted(files, &bus)?;
+            self.add_unlisted(readers, &bus)?;
         }
         let present: Vec<_> = self.known.iter().filter(|known| !known.has_left).map(|known| known.bdf).collect();
         self.known.retain(|known| !known.has_left || !present.contains(&known.bdf));
@@ -193,13 +193,13 @@ impl Devices {
     }
 
     /// Adds the devices that the driver does not list. `list` is the reply to [`slots::list_request`].
-    fn add_unlisted(&mut self, files: &mut Files, list: &Reply) -> Result<(), Error> {
+    fn add_unlisted(&mut self, readers: &mut Readers, list: &Reply) -> Result<(), Error> {
         self.slots = Slots::read(&self.root, self.slots_file.as_deref(), self.machine);
-        let bus = slots::candidates(&self.root, files, list)?.unwrap_or_else(|failure| {
+        let bus = slots::candidates(&self.root, readers, list)?.unwrap_or_else(|failure| {
             self.problems.push(unread(&self.root.pci(), failure));
             Vec::new()
         });
-        self.problems.extend(self.slots.complete(&self.root, files, &bus, &mut self.known)?);
+        self.problems.extend(self.slots.complete(&self.root, readers, &bus, &mut self.known)?);
         Ok(())
     }
 
@@ -209,7 +209,7 @@ impl Devices {
         for known in &mut self.known {
             let id = u64::from(known.id.0);
             known.begin_sample(now);
-            lanes.extend(known.parts().map(|part| Lane { key: lane_of(part) + id, requests: known.requests(part, self.pace) }));
+            lanes.extend(known.groups().map(|group| Lane { key: lane_of(group) + id, requests: known.requests(group, self.sampling) }));
         }
         lanes.push(self.driver_lane());
         lanes
@@ -222,14 +222,14 @@ impl Devices {
     /// Stores the replies to [`Self::lanes`].
     pub(super) fn take(
         &mut self,
-        files: &mut Files,
+        readers: &mut Readers,
         lanes: &mut impl Iterator<Item = LaneReply>,
         problems: &mut Vec<Problem>,
     ) -> Result<(), Error> {
         problems.append(&mut self.problems);
         let take_one = |known: &mut KnownDevice| {
-            let lanes: Vec<(Part, LaneReply)> = known.parts().zip(&mut *lanes).collect();
-            let telemetry = lanes.iter().find(|(part, _)| *part == Part::Telemetry);
+            let lanes: Vec<(FileGroup, LaneReply)> = known.groups().zip(&mut *lanes).collect();
+            let telemetry = lanes.iter().find(|(group, _)| *group == FileGroup::Telemetry);
             let found = telemetry.map_or_else(Vec::new, |(_, lane)| known.take_telemetry(lane));
             let replies = || lanes.iter().flat_map(|(_, lane)| &lane.replies);
             let has_answer = replies().any(Result::is_ok);
@@ -240,27 +240,27 @@ impl Devices {
         };
         let mut taken: Vec<Taken> = self.known.iter_mut().map(take_one).collect();
         self.take_version(lanes.next());
-        self.read_surroundings(files, &mut taken)?;
+        self.read_surroundings(readers, &mut taken)?;
         let mut again = Vec::new();
         for (index, (known, taken)) in self.known.iter_mut().zip(&mut taken).enumerate() {
             let is_gone = taken.is_gone();
-            for (part, lane) in &taken.lanes {
-                match part {
-                    Part::Telemetry => {
+            for (group, lane) in &taken.lanes {
+                match group {
+                    FileGroup::Telemetry => {
                         let found = mem::take(&mut taken.found);
                         again.extend(known.complete(lane, found, taken.entry.as_ref(), is_gone, problems).then_some(index));
                     }
-                    Part::Counters => known.take_counters(lane, is_gone, problems),
-                    Part::Slow => known.take_slow(*part, lane, is_gone, problems),
+                    FileGroup::Counters => known.take_counters(lane, is_gone, problems),
+                    FileGroup::Slow => known.take_slow(*group, lane, is_gone, problems),
                 }
             }
             problems.extend(known.problem());
         }
         let lane = |index: &usize| {
             let known = &mut self.known[*index];
-            Lane { key: u64::from(known.id.0), requests: known.requests(Part::Telemetry, self.pace) }
+            Lane { key: u64::from(known.id.0), requests: known.requests(FileGroup::Telemetry, self.sampling) }
         };
-        let replies = files.read(again.iter().map(lane).collect())?;
+        let replies = readers.read(again.iter().map(lane).collect())?;
         for (index, lane) in again.into_iter().zip(replies) {
             let (known, taken) = (&mut self.known[index], &taken[index]);
             let found = known.take_telemetry(&lane);
@@ -276,7 +276,7 @@ impl Devices {
     }
 
     /// Reads what surrounds the devices whose own files leave a question.
-    fn read_surroundings(&mut self, files: &mut Files, taken: &mut [Taken]) -> Result<(), Error> {
+    fn read_surroundings(&mut self, readers: &mut Readers, taken: &mut [Taken]) -> Result<(), Error> {
         let devices = self.known.iter_mut().zip(taken);
         let mut asked: Vec<_> =
             devices.filter(|(known, taken)| !taken.is_stuck && (taken.is_silent || known.needs_surroundings())).collect();
@@ -284,7 +284,7 @@ impl Devices {
             key: LANE_OF_ENTRY + u64::from(known.id.0),
             requests: known.surroundings(&self.root).into(),
         };
-        let replies = files.read(asked.iter().map(lane).collect())?;
+        let replies = readers.read(asked.iter().map(lane).collect())?;
         for ((known, taken), lane) in asked.iter_mut().zip(replies) {
             taken.entry = Some(known.take_surroundings(&lane.replies));
         }
@@ -296,17 +296,17 @@ impl Devices {
     }
 
     /// Returns what a scan needs to know. Reads the version of the driver if it is not known yet.
-    pub(super) fn scope(&mut self, files: &mut Files) -> Result<Scope, Error> {
+    pub(super) fn list(&mut self, readers: &mut Readers) -> Result<DeviceList, Error> {
         if self.version.is_none() {
-            let lane = files.read(vec![self.driver_lane()])?.into_iter().next();
+            let lane = readers.read(vec![self.driver_lane()])?.into_iter().next();
             self.take_version(lane);
         }
-        Ok(Scope { devices: self.listed(), driver: self.version() })
+        Ok(DeviceList { devices: self.listed(), driver: self.version() })
     }
 
     pub(super) fn listed(&mut self) -> Vec<Listed> {
         let listed = |known: &mut KnownDevice| {
-            let users = known.users_request(&self.root, self.pace);
+            let users = known.users_request(&self.root, self.sampling);
             Listed { id: known.id, has_left: known.has_left, users }
         };
         self.known.iter_mut().map(listed).collect()
@@ -317,7 +317,7 @@ impl Devices {
     }
 
     pub(super) fn number_chips(&mut self, sample: &mut Sample) {
-        self.numbers.complete(sample, &self.root, self.pace, self.read_timeout);
+        self.numbers.complete(sample, &self.root, self.sampling, self.read_timeout);
     }
 
     /// Returns a sample of the devices, without the results of a scan.
@@ -365,8 +365,8 @@ fn first(lane: Option<LaneReply>) -> Reply {
     lane.and_then(|lane| lane.replies.into_iter().next()).expect("each request has a reply")
 }
 
-fn driver_request(root: &Root, pace: Pace) -> Request {
-    Request { path: root.sys.join("module/tenstorrent/version"), want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace }
+fn driver_request(root: &Root, sampling: Sampling) -> Request {
+    Request { path: root.sys.join("module/tenstorrent/version"), want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, sampling }
 }
 
 fn driver_version(reply: &Reply) -> Reading<String> {
@@ -377,10 +377,10 @@ fn driver_version(reply: &Reply) -> Reading<String> {
     if Version::parse(&text).is_some() && text.len() <= 32 { Ok(text) } else { Err(Missing::Unparsable) }
 }
 
-fn lane_of(part: Part) -> u64 {
-    match part {
-        Part::Telemetry => 0,
-        Part::Counters => LANE_OF_COUNTERS,
-        Part::Slow => LANE_OF_SLOW,
+fn lane_of(group: FileGroup) -> u64 {
+    match group {
+        FileGroup::Telemetry => 0,
+        FileGroup::Counters => LANE_OF_COUNTERS,
+        FileGroup::Slow => LANE_OF_SLOW,
     }
 }

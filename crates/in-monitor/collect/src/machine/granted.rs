@@ -1,7 +1,7 @@
 //! Reads files whose length other users control, as far as the limits of those users allow.
 
 use super::Error;
-use super::files::Files;
+use super::readers::Readers;
 use crate::budget::{Budget, ProcessCharge, Resource};
 use crate::reads::{Failure, Lane, LaneReply, Reply, Request};
 use crate::root::Root;
@@ -23,7 +23,7 @@ pub(super) struct Granted {
 
 /// Reads in batches, each with as many long files as their users may read in the worst case. The next batch may use the rest.
 pub(super) fn read(
-    files: &mut Files,
+    readers: &mut Readers,
     root: &Root,
     budget: &mut Budget,
     resource: Resource,
@@ -47,7 +47,7 @@ pub(super) fn read(
             lanes.push(Lane { key, requests: requests.into() });
             grants.push(grant);
         }
-        for (lane, grant) in files.read(lanes)?.into_iter().zip(grants) {
+        for (lane, grant) in readers.read(lanes)?.into_iter().zip(grants) {
             if let Some(Ok(grant)) = grant {
                 budget.give_back(grant, |most| most - length(lane.replies.last(), most));
             }
@@ -81,7 +81,7 @@ mod tests {
     fn unneeded_bytes_are_for_the_next_reads() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::at(directory.path());
-        let mut files = Files::new(&root, &Options { isolation: Isolation::Threads, ..Options::default() }).unwrap();
+        let mut readers = Readers::new(&root, &Options { isolation: Isolation::Threads, ..Options::default() }).unwrap();
         let wanted = |pid: u32| ProcessReads { pid, key: pid.into(), requests: Vec::new(), long: Some(maps_request(&root, pid)) };
         for pid in 1..=9 {
             fs::create_dir_all(root.proc.join(pid.to_string())).unwrap();
@@ -89,7 +89,7 @@ mod tests {
             fs::write(root.proc.join(format!("{pid}/maps")), "7f-80 rw-p 0 00:00 0 \n".repeat(30)).unwrap();
         }
         let mut budget = exhausted(1000, (1 << 20) + 4 * 660);
-        let read = read(&mut files, &root, &mut budget, Resource::MapBytes, (1..=9).map(wanted).collect()).unwrap();
+        let read = read(&mut readers, &root, &mut budget, Resource::MapBytes, (1..=9).map(wanted).collect()).unwrap();
         let refused: Vec<_> = read.iter().map(|granted| (granted.lane.replies.len(), granted.refused)).collect();
         assert_eq!(refused, [[(1, None); 5].as_slice(), &[(0, Some(1000)); 4]].concat());
     }

@@ -9,7 +9,7 @@ use ttmon_model::cluster::Cluster;
 use ttmon_model::sample::Proven;
 
 use crate::cluster::search::search;
-use crate::reads::Pace;
+use crate::reads::Sampling;
 use crate::root::Root;
 
 /// If no cluster descriptor was found, the next search starts after this time.
@@ -26,9 +26,9 @@ pub(super) struct Numbers {
 
 impl Numbers {
     /// Adds the known numbers to a sample. Searches for a descriptor while some number is missing. A descriptor that the user named takes
-    /// precedence. A search that takes longer than `patience` continues, and a later sample has its result, because the file system of a
+    /// precedence. A search that takes longer than `timeout` continues, and a later sample has its result, because the file system of a
     /// home directory may never answer.
-    pub(super) fn complete(&mut self, sample: &mut Sample, root: &Root, pace: Pace, patience: Duration) {
+    pub(super) fn complete(&mut self, sample: &mut Sample, root: &Root, sampling: Sampling, timeout: Duration) {
         if sample.cluster.is_some() {
             return;
         }
@@ -37,18 +37,18 @@ impl Numbers {
         self.cluster.take_if(|cluster| is_due && !ttmon_model::describes(cluster, sample));
         sample.proven.clone_from(&self.proven);
         sample.cluster.clone_from(&self.cluster);
-        if pace == Pace::Repeated {
+        if sampling == Sampling::Repeated {
             self.proven = ttmon_model::proven(sample);
         }
         let is_wanted = sample.cluster.is_none() && ttmon_model::lacks_numbers(sample);
-        let patience = if is_due && is_wanted && self.search.is_none() {
+        let timeout = if is_due && is_wanted && self.search.is_none() {
             self.searched = Some(sample.at);
             self.search = start(root, sample);
-            patience
+            timeout
         } else {
             Duration::ZERO
         };
-        match self.search.as_ref().map(|search| search.recv_timeout(patience)) {
+        match self.search.as_ref().map(|search| search.recv_timeout(timeout)) {
             Some(Ok(found)) => {
                 self.search = None;
                 self.cluster = found.filter(|_| is_wanted);
@@ -85,10 +85,10 @@ mod tests {
         let mut sample = machine.sample().unwrap();
         let (sender, receiver) = channel();
         let mut numbers = Numbers { search: Some(receiver), ..Numbers::default() };
-        numbers.complete(&mut sample, &root, Pace::Repeated, FOR_EVER);
+        numbers.complete(&mut sample, &root, Sampling::Repeated, FOR_EVER);
         assert!(numbers.search.is_some(), "no second one is started");
         sender.send(None).unwrap();
-        numbers.complete(&mut sample, &root, Pace::Repeated, FOR_EVER);
+        numbers.complete(&mut sample, &root, Sampling::Repeated, FOR_EVER);
         assert!(numbers.search.is_none());
     }
 }

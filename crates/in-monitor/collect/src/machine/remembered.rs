@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ttmon_model::sample::ProcessSample;
 
 use crate::process::{self, Scale, Shape};
-use crate::reads::{Pace, Reply, Request};
+use crate::reads::{Reply, Request, Sampling};
 
 /// Maximum number of known processes that are read in full in one sample.
 const IN_FULL_PER_SAMPLE: usize = 16;
@@ -34,17 +34,17 @@ pub(super) struct Remembered {
 struct Process {
     sample: ProcessSample,
     shape: Shape,
-    standing: Standing,
+    ledger_search: LedgerSearch,
     /// The shape in `stat` before the search for its ledger.
     seen: Option<Shape>,
     /// How often the process was read in full, and the turn of the last full read.
-    looks: u32,
+    full_reads: u32,
     read_at: u64,
 }
 
 /// Results about a process besides its facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct LedgerSearch {
     /// Whether this user may not search for its ledger.
     pub(super) is_denied: bool,
     /// Whether no ledger was found with its current mappings.
@@ -57,7 +57,7 @@ pub(super) struct Standing {
 #[derive(Debug)]
 pub(super) struct Refreshed {
     pub(super) sample: ProcessSample,
-    pub(super) standing: Standing,
+    pub(super) ledger_search: LedgerSearch,
     /// Whether the program and its mappings are the same as at the last full read.
     pub(super) is_same: bool,
 }
@@ -70,7 +70,7 @@ impl Remembered {
 
     /// Returns the requests for the `stat` of each process, to be read in every sample.
     pub(super) fn stats(&mut self, proc: &Path) -> Arc<[Request]> {
-        let pids = || self.processes.keys().map(|pid| process::stat_request(proc, *pid, Pace::Repeated)).collect();
+        let pids = || self.processes.keys().map(|pid| process::stat_request(proc, *pid, Sampling::Repeated)).collect();
         Arc::clone(self.stats.get_or_insert_with(pids))
     }
 
@@ -84,10 +84,10 @@ impl Remembered {
             let Some((sample, shape)) = stat.and_then(|stat| process::refresh(&process.sample, stat, scale)) else { continue };
             let is_same = shape == process.shape;
             if !is_same || self.turn >= process.due() {
-                wanting.push((process.read_at, *pid, is_same && process.standing.has_no_ledger));
+                wanting.push((process.read_at, *pid, is_same && process.ledger_search.has_no_ledger));
             }
             process.seen = Some(shape);
-            known.push(Refreshed { sample, standing: process.standing, is_same });
+            known.push(Refreshed { sample, ledger_search: process.ledger_search, is_same });
         }
         wanting.sort_unstable();
         wanting.truncate(IN_FULL_PER_SAMPLE);
@@ -107,15 +107,22 @@ impl Remembered {
         self.without_ledger.binary_search(&pid).is_ok()
     }
 
-    pub(super) fn keep(&mut self, sample: &ProcessSample, shape: Shape, mut standing: Standing) {
+    pub(super) fn keep(&mut self, sample: &ProcessSample, shape: Shape, mut ledger_search: LedgerSearch) {
         if sample.facts.is_err() {
             return;
         }
         let earlier = self.processes.get(&sample.key.pid).filter(|earlier| earlier.sample.key == sample.key);
-        let looks = earlier.map_or(0, |earlier| earlier.looks);
+        let full_reads = earlier.map_or(0, |earlier| earlier.full_reads);
         // Memory that was mapped between the two reads of `stat` may be a ledger.
-        standing.has_no_ledger &= earlier.is_some_and(|earlier| earlier.seen == Some(shape));
-        let process = Process { sample: sample.clone(), shape, standing, seen: None, looks: looks.saturating_add(1), read_at: self.turn };
+        ledger_search.has_no_ledger &= earlier.is_some_and(|earlier| earlier.seen == Some(shape));
+        let process = Process {
+            sample: sample.clone(),
+            shape,
+            ledger_search,
+            seen: None,
+            full_reads: full_reads.saturating_add(1),
+            read_at: self.turn,
+        };
         if self.processes.insert(sample.key.pid, process).is_none() {
             self.stats = None;
         }
@@ -125,7 +132,7 @@ impl Remembered {
 impl Process {
     /// Returns the turn of the next full read. A young process is read more often.
     fn due(&self) -> u64 {
-        let distance = 1_u64.checked_shl(self.looks.saturating_sub(1)).unwrap_or(IN_FULL_EVERY);
+        let distance = 1_u64.checked_shl(self.full_reads.saturating_sub(1)).unwrap_or(IN_FULL_EVERY);
         self.read_at + distance.min(IN_FULL_EVERY)
     }
 }
@@ -152,7 +159,7 @@ mod tests {
         for pid in &full {
             let replies = [Ok(now(*pid)), Ok(b"Uid:\t0\t0\t0\t0\n".to_vec()), Ok(Vec::new()), Ok(b"a\0".to_vec()), Ok(Vec::new())];
             let (sample, shape) = process::take(*pid, &[], &replies, SCALE, |_| None);
-            remembered.keep(&sample, shape, Standing::default());
+            remembered.keep(&sample, shape, LedgerSearch::default());
         }
         full
     }
@@ -179,26 +186,26 @@ mod tests {
 
     #[test]
     fn a_ledger_is_looked_for_until_none_was_found_with_the_same_mappings() {
-        let none = Standing { has_no_ledger: true, ..Standing::default() };
+        let none = LedgerSearch { has_no_ledger: true, ..LedgerSearch::default() };
         let mut remembered = Remembered::default();
         // The sizes in `stat` before and after the search for a ledger, at each full read.
-        let mut is_looked_for = |before: u32, after: u32| {
+        let mut is_searched = |before: u32, after: u32| {
             remembered.turn += 64;
             remembered.stats(Path::new("/proc"));
             remembered.begin(&[7], &[Ok(stat(7, "a", 1, before))], SCALE);
             let replies =
                 [Ok(stat(7, "a", 1, after)), Ok(b"Uid:\t0\t0\t0\t0\n".to_vec()), Ok(Vec::new()), Ok(b"a\0".to_vec()), Ok(Vec::new())];
             let (sample, shape) = process::take(7, &[], &replies, SCALE, |_| None);
-            let is_looked_for = !remembered.is_without_ledger(7);
+            let is_searched = !remembered.is_without_ledger(7);
             remembered.keep(&sample, shape, none);
-            is_looked_for
+            is_searched
         };
-        assert!(is_looked_for(5, 5), "the first time");
-        assert!(is_looked_for(5, 6), "nothing was known before the first look");
-        assert!(is_looked_for(6, 6), "it grew after the look");
-        assert!(!is_looked_for(6, 6));
-        assert!(is_looked_for(7, 7), "it grew");
-        assert!(!is_looked_for(7, 7));
+        assert!(is_searched(5, 5), "the first time");
+        assert!(is_searched(5, 6), "nothing was known before the first look");
+        assert!(is_searched(6, 6), "it grew after the look");
+        assert!(!is_searched(6, 6));
+        assert!(is_searched(7, 7), "it grew");
+        assert!(!is_searched(7, 7));
     }
 
     #[test]

@@ -13,18 +13,18 @@ use ttmon_model::sample::{Problem, ProcessSample, RegionSample, Users};
 use ttmon_model::units::{UnixTime, Version};
 use ttmon_model::{Missing, Reading, Sample, Source};
 
-use super::devices::{Listed, Scope};
-use super::files::Files;
+use super::devices::{DeviceList, Listed};
 use super::granted::{self, Granted, ProcessReads};
-use super::remembered::{Refreshed, Remembered, Standing};
+use super::readers::Readers;
+use super::remembered::{LedgerSearch, Refreshed, Remembered};
 use super::tracking::Departed;
-use super::{Error, LANE_OF_LISTS, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, Reach, unread};
+use super::{Error, LANE_OF_LISTS, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, LedgerScope, Now, Options, unread};
 use crate::budget::{Budget, ProcessCharge, Resource};
 use crate::examined::Examined;
-use crate::ledgers::{self, FreeBlocks, Lead, OpenLedger};
+use crate::ledgers::{self, FreeBlocks, LedgerHint, OpenLedger};
 use crate::naming::Names;
 use crate::process::{self, Program, Scale};
-use crate::reads::{Failure, Lane, LaneReply, Pace, Reply, Request, Want};
+use crate::reads::{Failure, Lane, LaneReply, Reply, Request, Sampling, Want};
 use crate::regions;
 use crate::root::Root;
 use crate::served;
@@ -48,7 +48,7 @@ pub(super) struct Scan {
     /// Ledgers of processes that ended or became other programs since the last sample.
     pub(super) departed: Vec<Arc<Departed>>,
     /// Where to search for the ledgers of the processes of this sample.
-    pub(super) leads: Vec<(ProcessKey, Lead)>,
+    pub(super) hints: Vec<(ProcessKey, LedgerHint)>,
     /// Processes that were checked, so that a later sample checks only new ones. Processes without a ledger have their program.
     pub(super) swept: BTreeMap<u32, Option<Program>>,
     /// The pid at which the next repeated check continues.
@@ -79,8 +79,8 @@ struct First<'a> {
     named: &'a BTreeSet<u32>,
 }
 
-pub(super) fn note_cut(unexamined: &mut BTreeMap<u32, (u32, Resource)>, pid: u32, lead: &Lead) {
-    if let Lead::Cut(uid, resource) = lead {
+pub(super) fn note_cut(unexamined: &mut BTreeMap<u32, (u32, Resource)>, pid: u32, hint: &LedgerHint) {
+    if let LedgerHint::Cut(uid, resource) = hint {
         unexamined.insert(pid, (*uid, *resource));
     } else {
         unexamined.remove(&pid);
@@ -105,7 +105,7 @@ fn drop_deep_readers(root: &Root, users: &mut [Reading<Users>], processes: &mut 
 }
 
 fn passwd_request(root: &Root) -> Request {
-    Request { path: root.passwd.clone(), want: Want::Whole, bytes_max: PASSWD_BYTES_MAX, pace: Pace::Once }
+    Request { path: root.passwd.clone(), want: Want::Whole, bytes_max: PASSWD_BYTES_MAX, sampling: Sampling::Once }
 }
 
 /// The results of one scan.
@@ -172,7 +172,7 @@ impl Scan {
             ledgers: Vec::new(),
             free_blocks: FreeBlocks::default(),
             departed: Vec::new(),
-            leads: Vec::new(),
+            hints: Vec::new(),
             swept: BTreeMap::new(),
             next_again: 0,
             denied: BTreeSet::new(),
@@ -206,7 +206,7 @@ impl Scan {
         };
         self.unlisted = unlisted;
         if found != self.regions.0 {
-            let requests = found.iter().map(|found| found.request(self.options.pace)).collect();
+            let requests = found.iter().map(|found| found.request(self.options.sampling)).collect();
             self.regions = (found, requests);
         }
         let users = |device: &Listed| Lane { key: LANE_OF_USERS + u64::from(device.id.0), requests: Arc::clone(&device.users) };
@@ -221,8 +221,8 @@ impl Scan {
     /// Processes the replies to [`Self::lanes`], and reads the rest.
     pub(super) fn take(
         &mut self,
-        files: &mut Files,
-        scope: &Scope,
+        readers: &mut Readers,
+        device_list: &DeviceList,
         replies: &mut impl Iterator<Item = LaneReply>,
         now: Now,
     ) -> Result<Scanned, Error> {
@@ -230,10 +230,10 @@ impl Scan {
         self.examined = Examined::default();
         if !self.options.processes {
             let ledgers = self.read_ledgers(&[], now);
-            let users = scope.devices.iter().map(|device| (device.id, Err(Missing::NotTracked))).collect();
+            let users = device_list.devices.iter().map(|device| (device.id, Err(Missing::NotTracked))).collect();
             return Ok(Scanned { at: now.at, users, ledgers, ..Scanned::default() });
         }
-        let mut users = self.take_users(scope, replies, &mut problems.list);
+        let mut users = self.take_users(device_list, replies, &mut problems.list);
         let region_replies = replies.next().map_or(Vec::new(), |lane| lane.replies);
         let stats = replies.next().map_or(Vec::new(), |lane| lane.replies);
         self.take_passwd(replies.next(), &mut problems);
@@ -252,14 +252,14 @@ impl Scan {
             }
             regions.push(region);
         }
-        let open_files = self.complete_users(scope, &mut users);
+        let open_files = self.complete_users(device_list, &mut users);
         let first = First { users: &users, open_files: &open_files, stats: &stats, named: &named };
-        let mut processes = self.read_processes(files, &first, &mut regions, now.boot, &mut problems)?;
+        let mut processes = self.read_processes(readers, &first, &mut regions, now.boot, &mut problems)?;
         drop_deep_readers(&self.root, &mut users, &mut processes);
         let ledgers = self.read_ledgers(&processes, now);
         let Self { names, root, options, .. } = self;
-        names.complete(root, files, &mut processes, now.at, options.pace, &mut problems.list)?;
-        let users = scope.devices.iter().map(|device| device.id).zip(users).collect();
+        names.complete(root, readers, &mut processes, now.at, options.sampling, &mut problems.list)?;
+        let users = device_list.devices.iter().map(|device| device.id).zip(users).collect();
         self.unexamined.retain(|pid, _| self.swept.contains_key(pid) || is_listed(&processes, *pid));
         let Self { unexamined, examined, budget, .. } = self;
         let earlier = unexamined.iter().map(|(pid, cut)| (*pid, *cut));
@@ -283,8 +283,13 @@ impl Scan {
         }
     }
 
-    fn take_users(&self, scope: &Scope, lanes: &mut impl Iterator<Item = LaneReply>, problems: &mut Vec<Problem>) -> Vec<Reading<Users>> {
-        let taken = scope.devices.iter().zip(lanes).map(|(device, lane)| match lane.replies.into_iter().next() {
+    fn take_users(
+        &self,
+        device_list: &DeviceList,
+        lanes: &mut impl Iterator<Item = LaneReply>,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Reading<Users>> {
+        let taken = device_list.devices.iter().zip(lanes).map(|(device, lane)| match lane.replies.into_iter().next() {
             // The list is gone with the device. The driver's lists of other devices are still valid.
             Some(_) if device.has_left => Err(Missing::Gone),
             Some(reply) => users::take(&self.root, device.id, &reply, problems),
@@ -296,7 +301,7 @@ impl Scan {
     /// Reads the regions of containers. Each directory is read once: several mount namespaces may share one, and one may be the host's.
     fn read_container_regions(
         &mut self,
-        files: &mut Files,
+        readers: &mut Readers,
         places: &[regions::SharedMemoryDirectory],
         problems: &mut Problems,
     ) -> Result<Vec<RegionSample>, Error> {
@@ -311,7 +316,7 @@ impl Scan {
             requests: Vec::new(),
             long: Some(place.request()),
         };
-        let listed = granted::read(files, root, budget, Resource::Names, places.iter().map(wanted).collect())?;
+        let listed = granted::read(readers, root, budget, Resource::Names, places.iter().map(wanted).collect())?;
         let mut seen: BTreeSet<String> = regions::identity(root).into_iter().collect();
         let mut lanes = Vec::new();
         let mut found = Vec::new();
@@ -323,31 +328,31 @@ impl Scan {
             if seen.insert(identity) {
                 let mut charge = ProcessCharge::new(&root.proc, place.pid(), budget);
                 regions.retain(|_| charge.take_or_cut(Resource::Regions, 1) && charge.take_or_cut(Resource::RegionPids, SLOTS as u64));
-                lanes.push(Lane { key: key(place), requests: regions.iter().map(|found| found.request(Pace::Once)).collect() });
+                lanes.push(Lane { key: key(place), requests: regions.iter().map(|found| found.request(Sampling::Once)).collect() });
                 found.extend(regions);
             }
         }
-        let replies = files.read(lanes)?;
+        let replies = readers.read(lanes)?;
         let replies = replies.iter().flat_map(|lane| &lane.replies);
         Ok(found.iter().zip(replies).map(|(found, reply)| found.take(reply, problems).0).collect())
     }
 
     /// Searches the open files of processes if the driver does not list the users of a device, or may not list all of them.
-    fn complete_users(&mut self, scope: &Scope, users: &mut [Reading<Users>]) -> Vec<OpenFile> {
+    fn complete_users(&mut self, device_list: &DeviceList, users: &mut [Reading<Users>]) -> Vec<OpenFile> {
         let is_silent = |users: &Reading<Users>| *users == Err(Missing::NotExposed);
         let Self { root, examined, budget, .. } = self;
         if users.iter().any(is_silent) {
-            let (files, is_complete) = users::scan(root, examined, budget);
-            let mut found = users::by_device(&files, is_complete);
-            for (known, users) in scope.devices.iter().zip(users.iter_mut()).filter(|(_, users)| is_silent(users)) {
+            let (readers, is_complete) = users::scan(root, examined, budget);
+            let mut found = users::by_device(&readers, is_complete);
+            for (known, users) in device_list.devices.iter().zip(users.iter_mut()).filter(|(_, users)| is_silent(users)) {
                 *users = Ok(found.remove(&known.id).unwrap_or(Users { is_complete, ..Users::default() }));
             }
-            return files;
+            return readers;
         }
-        let version = scope.driver.as_deref().ok().and_then(Version::parse);
+        let version = device_list.driver.as_deref().ok().and_then(Version::parse);
         // Simulated processes cannot have a device open.
         if !root.is_simulated() && version.is_some_and(|version| version < PIDS_OF_THIS_NAMESPACE) {
-            for (known, users) in scope.devices.iter().zip(users.iter_mut()) {
+            for (known, users) in device_list.devices.iter().zip(users.iter_mut()) {
                 if let Ok(users) = users {
                     users::verify(root, known.id, users, examined, budget);
                 }
@@ -363,56 +368,56 @@ impl Scan {
 
     fn read_processes(
         &mut self,
-        reader: &mut Files,
+        readers: &mut Readers,
         first: &First<'_>,
         regions: &mut Vec<RegionSample>,
         boot: UnixTime,
         problems: &mut Problems,
     ) -> Result<Vec<ProcessSample>, Error> {
-        let First { users, open_files: files, stats, named } = first;
-        // A failed sample may have left some leads.
-        self.leads.clear();
+        let First { users, open_files: listed, stats, named } = first;
+        // A failed sample may have left some hints.
+        self.hints.clear();
         let holders: Vec<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
         self.served = served::list(&self.root.served);
         let mut pids: Vec<u32> = holders.iter().copied().chain(self.alive(named)).collect();
-        if self.options.ledgers.reach != Reach::Holders {
-            pids.extend(self.sweep(reader, problems)?);
+        if self.options.ledgers.scope != LedgerScope::Holders {
+            pids.extend(self.sweep(readers, problems)?);
         }
         pids.extend(self.served.iter().map(|named| named.owner.pid));
         pids.sort_unstable();
         pids.dedup();
         let Self { root, examined, budget, .. } = self;
         pids.retain(|pid| examined.admit(root, *pid, budget));
-        let open_files = |pid: u32| -> Vec<OpenFile> { files.iter().filter(|file| file.pid == pid).copied().collect() };
+        let open_files = |pid: u32| -> Vec<OpenFile> { listed.iter().filter(|file| file.pid == pid).copied().collect() };
         let scale =
             Scale { boot, ticks_per_second: rustix::param::clock_ticks_per_second(), page_bytes: rustix::param::page_size() as u64 };
         let mut refreshed = self.remembered.begin(&pids, stats, scale);
         // A process whose open files are needed is read in full anyway.
-        refreshed.retain(|process| files.iter().all(|file| file.pid != process.sample.key.pid));
+        refreshed.retain(|process| listed.iter().all(|file| file.pid != process.sample.key.pid));
         pids.retain(|pid| refreshed.binary_search_by_key(pid, |process| process.sample.key.pid).is_err());
-        let mut leads = self.find_leads(&pids);
+        let mut hints = self.find_hints(&pids);
         let proc = self.root.proc.clone();
         let requests = |pid: u32| process::requests(&proc, pid, &open_files(pid));
-        let replies = self.read_with_mappings(reader, &pids, &mut leads, requests)?;
+        let replies = self.read_with_mappings(readers, &pids, &mut hints, requests)?;
         // If the list could not be read, a problem says so, and users are shown by number.
         let passwd = self.passwd.as_deref().unwrap_or_default();
         let mut processes: Vec<ProcessSample> = Vec::with_capacity(pids.len() + refreshed.len());
         let mut containers = Vec::new();
         let ours = if pids.is_empty() { None } else { regions::mounts(&self.root, "self") };
-        for ((pid, lead), lane) in pids.iter().zip(leads).zip(&replies) {
+        for ((pid, hint), lane) in pids.iter().zip(hints).zip(&replies) {
             let (mut process, shape) = process::take(*pid, &open_files(*pid), &lane.replies, scale, |uid| process::user_name(passwd, uid));
             if process.facts == Err(Missing::Gone) && self.hides_processes() {
                 process.facts = Err(Missing::NoPermission);
             }
             let mounts = ours.and_then(|ours| regions::mounts(&self.root, &pid.to_string()).filter(|theirs| *theirs != ours));
-            let standing = Standing { is_denied: lead == Lead::Denied, has_no_ledger: lead == Lead::Nothing, mounts };
-            if self.options.pace == Pace::Repeated {
-                self.remembered.keep(&process, shape, standing);
+            let ledger_search = LedgerSearch { is_denied: hint == LedgerHint::Denied, has_no_ledger: hint == LedgerHint::Nothing, mounts };
+            if self.options.sampling == Sampling::Repeated {
+                self.remembered.keep(&process, shape, ledger_search);
             }
             containers.extend(mounts.map(|mounts| (mounts, process.key)));
-            note_cut(&mut self.unexamined, *pid, &lead);
-            if process.facts.is_ok() && !matches!(lead, Lead::Nothing | Lead::Known | Lead::Cut(..)) {
-                self.leads.push((process.key, lead));
+            note_cut(&mut self.unexamined, *pid, &hint);
+            if process.facts.is_ok() && !matches!(hint, LedgerHint::Nothing | LedgerHint::Known | LedgerHint::Cut(..)) {
+                self.hints.push((process.key, hint));
             }
             // A dead process is shown only while a file that it opened is still open.
             if process.facts != Err(Missing::Gone) || holders.contains(pid) {
@@ -420,10 +425,10 @@ impl Scan {
             }
         }
         self.unchanged = refreshed.iter().filter(|process| process.is_same).map(|process| process.sample.key.pid).collect();
-        for Refreshed { sample, standing, .. } in refreshed {
+        for Refreshed { sample, ledger_search, .. } in refreshed {
             // A process stays denied in samples that do not read it in full.
-            self.leads.extend(standing.is_denied.then_some((sample.key, Lead::Denied)));
-            containers.extend(standing.mounts.map(|mounts| (mounts, sample.key)));
+            self.hints.extend(ledger_search.is_denied.then_some((sample.key, LedgerHint::Denied)));
+            containers.extend(ledger_search.mounts.map(|mounts| (mounts, sample.key)));
             processes.push(sample);
         }
         processes.sort_by_key(|process| process.key.pid);
@@ -433,21 +438,21 @@ impl Scan {
         let mut places: Vec<regions::SharedMemoryDirectory> =
             containers.iter().map(|(_, process)| regions::of_container(&self.root, *process)).collect();
         places.sort_by_key(regions::SharedMemoryDirectory::pid);
-        regions.extend(self.read_container_regions(reader, &places, problems)?);
+        regions.extend(self.read_container_regions(readers, &places, problems)?);
         Ok(processes)
     }
 
     /// Searches the open files of these processes for ledgers.
-    fn find_leads(&mut self, pids: &[u32]) -> Vec<Lead> {
+    fn find_hints(&mut self, pids: &[u32]) -> Vec<LedgerHint> {
         let Self { root, budget, examined, remembered, ledgers: open, .. } = self;
         let is_own = |found: &OpenLedger| found.source == Source::Ledger;
         let known = |pid: u32| open.iter().any(|found| found.owner.pid == pid && is_own(found) && found.is_still_there());
-        let leads = pids.iter().map(|pid| match *pid {
-            pid if remembered.is_without_ledger(pid) => Lead::Nothing,
-            pid if known(pid) => Lead::Known,
-            pid => Lead::among(examined.open_files(root, pid, budget)),
+        let hints = pids.iter().map(|pid| match *pid {
+            pid if remembered.is_without_ledger(pid) => LedgerHint::Nothing,
+            pid if known(pid) => LedgerHint::Known,
+            pid => LedgerHint::among(examined.open_files(root, pid, budget)),
         });
-        leads.collect()
+        hints.collect()
     }
 
     /// Returns the pids in statistics that belong to a process. A file may also name any number of other pids.

@@ -16,11 +16,11 @@ use ttmon_model::limits::DEVICES_MAX;
 use ttmon_model::sample::Problem;
 use ttmon_model::{Attr, Missing};
 
-use super::files::Files;
+use super::readers::Readers;
 use super::{Error, LANE_OF_BUS, unread};
 use crate::device::KnownDevice;
 use crate::device::entry::{self, BusEntry};
-use crate::reads::{Failure, Lane, Pace, Reply, Request, Want, entries, is_there, read_small};
+use crate::reads::{Failure, Lane, Reply, Request, Sampling, Want, entries, is_there, read_small};
 use crate::root::Root;
 use crate::served;
 
@@ -65,13 +65,13 @@ impl Slots {
     pub(super) fn complete(
         &self,
         root: &Root,
-        files: &mut Files,
+        readers: &mut Readers,
         bus: &[Bdf],
         known: &mut Vec<KnownDevice>,
     ) -> Result<Vec<Problem>, Error> {
         let recorded = self.devices.iter().map(|(_, bdf, _)| *bdf);
         let unlisted: BTreeSet<Bdf> = recorded.chain(bus.iter().copied()).filter(|bdf| !is_known(known, *bdf)).collect();
-        let entries = bus_entries(root, files, unlisted)?;
+        let entries = bus_entries(root, readers, unlisted)?;
         for (id, bdf, board) in &self.devices {
             if let Some(listed) = known.iter_mut().find(|known| known.id == *id) {
                 listed.former = Some(*bdf).filter(|bdf| listed.bdf != Ok(*bdf));
@@ -131,22 +131,22 @@ fn is_known(known: &[KnownDevice], bdf: Bdf) -> bool {
 /// devices and their drivers, which is far smaller than the bus directory.
 pub(super) fn list_request(root: &Root) -> Request {
     match root.base {
-        None => Request { path: root.proc.join("bus/pci/devices"), want: Want::Whole, bytes_max: LIST_BYTES_MAX, pace: Pace::Once },
+        None => Request { path: root.proc.join("bus/pci/devices"), want: Want::Whole, bytes_max: LIST_BYTES_MAX, sampling: Sampling::Once },
         Some(_) => bus_request(root),
     }
 }
 
 /// Returns the addresses of PCI devices of which some may be Tenstorrent devices without a driver, from the reply to [`list_request`].
-pub(super) fn candidates(root: &Root, files: &mut Files, list: &Reply) -> Result<Result<Vec<Bdf>, Failure>, Error> {
+pub(super) fn candidates(root: &Root, readers: &mut Readers, list: &Reply) -> Result<Result<Vec<Bdf>, Failure>, Error> {
     match list {
         list if root.base.is_some() => Ok(addresses(list)),
         Ok(list) if !has_unbound(list) => Ok(Ok(Vec::new())),
-        Ok(_) | Err(_) => Ok(addresses(&files.read_lane(LANE_OF_BUS, vec![bus_request(root)])?[0])),
+        Ok(_) | Err(_) => Ok(addresses(&readers.read_lane(LANE_OF_BUS, vec![bus_request(root)])?[0])),
     }
 }
 
 fn bus_request(root: &Root) -> Request {
-    Request { path: root.pci(), want: Want::Entries, bytes_max: LIST_BYTES_MAX, pace: Pace::Once }
+    Request { path: root.pci(), want: Want::Entries, bytes_max: LIST_BYTES_MAX, sampling: Sampling::Once }
 }
 
 /// Parses the names in the bus directory. A machine without PCI has no such directory.
@@ -159,22 +159,22 @@ fn addresses(list: &Reply) -> Result<Vec<Bdf>, Failure> {
 }
 
 /// Reads the directories of these devices on the bus. Each may block independently.
-fn bus_entries(root: &Root, files: &mut Files, bdfs: BTreeSet<Bdf>) -> Result<BTreeMap<Bdf, BusEntry>, Error> {
+fn bus_entries(root: &Root, readers: &mut Readers, bdfs: BTreeSet<Bdf>) -> Result<BTreeMap<Bdf, BusEntry>, Error> {
     let lane = |bdf: &Bdf| Lane { key: LANE_OF_BUS + 1 + bdf.number(), requests: BusEntry::requests(root, *bdf).into() };
-    let replies = files.read(bdfs.iter().map(lane).collect())?;
+    let replies = readers.read(bdfs.iter().map(lane).collect())?;
     Ok(bdfs.into_iter().zip(replies).map(|(bdf, lane)| (bdf, BusEntry::take(&lane.replies))).collect())
 }
 
 /// Returns why no device is listed.
-pub(super) fn why_none(root: &Root, files: &mut Files) -> Result<Error, Error> {
+pub(super) fn why_none(root: &Root, readers: &mut Readers) -> Result<Error, Error> {
     let module = root.sys.join("module/tenstorrent");
-    let replies = files.read_lane(LANE_OF_BUS, vec![bus_request(root), entry::request(&module, Want::Link)])?;
+    let replies = readers.read_lane(LANE_OF_BUS, vec![bus_request(root), entry::request(&module, Want::Link)])?;
     let bdfs = match addresses(&replies[0]) {
         Ok(bdfs) => bdfs,
         Err(failure) => return Ok(Error::Unreadable { file: root.pci(), reason: failure.into() }),
     };
     let mut devices = 0;
-    for (bdf, entry) in bus_entries(root, files, bdfs.into_iter().collect())? {
+    for (bdf, entry) in bus_entries(root, readers, bdfs.into_iter().collect())? {
         match entry.is_ours() {
             Ok(is_ours) => devices += usize::from(is_ours),
             Err(file) => {

@@ -12,14 +12,14 @@ use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Source};
 
-use super::files::Files;
 use super::granted::{self, Granted, ProcessReads};
+use super::readers::Readers;
 use super::scan::{Scan, note_cut};
-use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Now, Reach, unread};
+use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, LedgerScope, Ledgers, Now, unread};
 use crate::budget::{Budget, Resource};
-use crate::ledgers::{self, Detail, Lead, OpenLedger};
+use crate::ledgers::{self, LedgerDetail, LedgerHint, OpenLedger};
 use crate::process::{self, Program};
-use crate::reads::{Lane, LaneReply, Pace, Request, read_small};
+use crate::reads::{Lane, LaneReply, Request, Sampling, read_small};
 use crate::root::Root;
 
 /// Every process is checked again within this many samples.
@@ -27,14 +27,14 @@ const SWEPT_AGAIN_WITHIN: usize = 60;
 
 impl Scan {
     /// Returns the processes that seem to have a ledger. After the first call, checks known and new ones, and a few of the others in turn.
-    pub(super) fn sweep(&mut self, files: &mut Files, problems: &mut Problems) -> Result<Vec<u32>, Error> {
-        let alive: Vec<u32> = match self.options.ledgers.reach {
-            Reach::Process(pid) => {
+    pub(super) fn sweep(&mut self, readers: &mut Readers, problems: &mut Problems) -> Result<Vec<u32>, Error> {
+        let alive: Vec<u32> = match self.options.ledgers.scope {
+            LedgerScope::Process(pid) => {
                 // This process is checked every time, because it may begin to track at any time.
                 self.swept.clear();
                 vec![pid]
             }
-            Reach::Holders | Reach::Everybody => match self.root.pids() {
+            LedgerScope::Holders | LedgerScope::Everybody => match self.root.pids() {
                 Ok(pids) => pids,
                 // A machine in files may have no processes.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -49,27 +49,31 @@ impl Scan {
         self.denied.retain(is_alive);
         self.unexamined.retain(|pid, _| is_alive(pid));
         let new: Vec<u32> = alive.iter().copied().filter(|pid| !self.swept.contains_key(pid)).collect();
-        let mut sought: Vec<(u32, Option<Program>)> = self.changed(files)?;
+        let mut sought: Vec<(u32, Option<Program>)> = self.changed(readers)?;
         sought.extend(new.into_iter().map(|pid| (pid, None)));
         let Self { root, budget, examined, .. } = self;
-        let mut leads: Vec<Lead> = sought.iter().map(|(pid, _)| Lead::among(examined.open_files(root, *pid, budget))).collect();
-        let (pids, mut mapped): (Vec<u32>, Vec<Lead>) =
-            sought.iter().zip(&leads).filter(|(_, lead)| **lead == Lead::NoFile).map(|((pid, _), _)| (*pid, Lead::NoFile)).unzip();
-        self.read_with_mappings(files, &pids, &mut mapped, |_| Vec::new())?;
-        leads.iter_mut().filter(|lead| **lead == Lead::NoFile).zip(mapped).for_each(|(lead, mapped)| *lead = mapped);
-        for ((pid, program), lead) in sought.iter().zip(&leads) {
-            if *lead == Lead::Denied {
+        let mut hints: Vec<LedgerHint> = sought.iter().map(|(pid, _)| LedgerHint::among(examined.open_files(root, *pid, budget))).collect();
+        let (pids, mut mapped): (Vec<u32>, Vec<LedgerHint>) = sought
+            .iter()
+            .zip(&hints)
+            .filter(|(_, hint)| **hint == LedgerHint::NoFile)
+            .map(|((pid, _), _)| (*pid, LedgerHint::NoFile))
+            .unzip();
+        self.read_with_mappings(readers, &pids, &mut mapped, |_| Vec::new())?;
+        hints.iter_mut().filter(|hint| **hint == LedgerHint::NoFile).zip(mapped).for_each(|(hint, mapped)| *hint = mapped);
+        for ((pid, program), hint) in sought.iter().zip(&hints) {
+            if *hint == LedgerHint::Denied {
                 self.denied.insert(*pid);
             } else {
                 self.denied.remove(pid);
             }
-            note_cut(&mut self.unexamined, *pid, lead);
+            note_cut(&mut self.unexamined, *pid, hint);
             // A process over the limit of this scan counts as new in the next scan.
-            if !matches!(lead, Lead::Cut(_, Resource::Processes)) {
-                self.swept.insert(*pid, program.filter(|_| *lead == Lead::Nothing));
+            if !matches!(hint, LedgerHint::Cut(_, Resource::Processes)) {
+                self.swept.insert(*pid, program.filter(|_| *hint == LedgerHint::Nothing));
             }
         }
-        let promising = sought.iter().zip(&leads).filter(|(_, lead)| lead.is_promising()).map(|((pid, _), _)| *pid);
+        let promising = sought.iter().zip(&hints).filter(|(_, hint)| hint.is_promising()).map(|((pid, _), _)| *pid);
         let known = self.ledgers.iter().map(|found| found.owner.pid);
         Ok(promising.chain(known).collect())
     }
@@ -77,23 +81,23 @@ impl Scan {
     /// Reads files of processes. Also reads the mappings of those without a ledger among their open files.
     pub(super) fn read_with_mappings(
         &mut self,
-        files: &mut Files,
+        readers: &mut Readers,
         pids: &[u32],
-        leads: &mut [Lead],
+        hints: &mut [LedgerHint],
         requests: impl Fn(u32) -> Vec<Request>,
     ) -> Result<Vec<LaneReply>, Error> {
         let Self { root, budget, .. } = self;
-        let wanted = pids.iter().zip(&*leads).map(|(pid, lead)| ProcessReads {
+        let wanted = pids.iter().zip(&*hints).map(|(pid, hint)| ProcessReads {
             pid: *pid,
             key: LANE_OF_PROCESS + u64::from(*pid),
             requests: requests(*pid),
-            long: (*lead == Lead::NoFile).then(|| ledgers::maps_request(root, *pid)),
+            long: (*hint == LedgerHint::NoFile).then(|| ledgers::maps_request(root, *pid)),
         });
-        let read = granted::read(files, root, budget, Resource::MapBytes, wanted.collect())?;
-        let replies = read.into_iter().zip(leads).map(|(Granted { lane, refused }, lead)| {
+        let read = granted::read(readers, root, budget, Resource::MapBytes, wanted.collect())?;
+        let replies = read.into_iter().zip(hints).map(|(Granted { lane, refused }, hint)| {
             match refused {
-                Some(uid) => *lead = Lead::Cut(uid, Resource::MapBytes),
-                None if *lead == Lead::NoFile => *lead = Lead::in_mappings(lane.replies.last()),
+                Some(uid) => *hint = LedgerHint::Cut(uid, Resource::MapBytes),
+                None if *hint == LedgerHint::NoFile => *hint = LedgerHint::in_mappings(lane.replies.last()),
                 None => {}
             }
             lane
@@ -102,7 +106,7 @@ impl Scan {
     }
 
     /// Returns the next few checked processes whose mappings may have changed. A program may begin to track at any time.
-    fn changed(&mut self, files: &mut Files) -> Result<Vec<(u32, Option<Program>)>, Error> {
+    fn changed(&mut self, readers: &mut Readers) -> Result<Vec<(u32, Option<Program>)>, Error> {
         let count = self.swept.len().div_ceil(SWEPT_AGAIN_WITHIN);
         let turn: Vec<u32> = self.swept.range(self.next_again..).take(count).map(|(pid, _)| *pid).collect();
         self.next_again = if turn.len() < count { 0 } else { turn.last().map_or(0, |pid| pid + 1) };
@@ -111,8 +115,8 @@ impl Scan {
         if turn.is_empty() {
             return Ok(Vec::new());
         }
-        let requests = turn.iter().map(|pid| process::stat_request(&self.root.proc, *pid, Pace::Once)).collect();
-        let replies = files.read(vec![Lane { key: LANE_OF_SWEEP, requests }])?;
+        let requests = turn.iter().map(|pid| process::stat_request(&self.root.proc, *pid, Sampling::Once)).collect();
+        let replies = readers.read(vec![Lane { key: LANE_OF_SWEEP, requests }])?;
         // `stat` is read before the files are checked, so a mapping created in between counts as a change.
         let programs = replies.iter().flat_map(|lane| &lane.replies).map(|stat| Program::of(stat.as_deref().ok()?));
         let is_changed = |(pid, now): &(u32, Option<Program>)| now.is_none() || self.swept.get(pid).is_none_or(|before| before != now);
@@ -137,11 +141,11 @@ impl Scan {
         // These ledgers were within the limits before, and their number has not grown.
         self.ledgers.iter().for_each(|found| _ = budget.take(Resource::Ledgers, 1, || found.uid));
         let mut samples = Vec::new();
-        for (owner, lead) in mem::take(&mut self.leads) {
+        for (owner, hint) in mem::take(&mut self.hints) {
             let process = processes.iter().find(|process| process.key == owner);
-            match process.and_then(|process| lead.open(&self.root, process, machine)) {
+            match process.and_then(|process| hint.open(&self.root, process, machine)) {
                 Some(found) => self.hold(found),
-                None if lead == Lead::Denied => samples.push(LedgerSample { owner, content: Err(Missing::NoPermission) }),
+                None if hint == LedgerHint::Denied => samples.push(LedgerSample { owner, content: Err(Missing::NoPermission) }),
                 None => {}
             }
         }
@@ -161,9 +165,9 @@ impl Scan {
         }
     }
 
-    /// From the next scan on, searches the ledgers of holders and of this process ([`Reach::Process`]).
+    /// From the next scan on, searches the ledgers of holders and of this process ([`LedgerScope::Process`]).
     pub(super) fn include_process(&mut self, pid: u32) {
-        self.options.ledgers.reach = Reach::Process(pid);
+        self.options.ledgers.scope = LedgerScope::Process(pid);
         // The ledgers of other processes are no longer read, so they are closed.
         self.ledgers.clear();
         self.denied.clear();
@@ -212,11 +216,11 @@ pub enum End {
 impl Departed {
     /// Creates the value for a process that ended a while ago.
     pub fn exited(found: Arc<OpenLedger>, time: UnixTime) -> Self {
-        let last = LedgerSample { owner: found.owner, content: ledgers::read(&found, Detail::Totals, &mut Budget::default()) };
+        let last = LedgerSample { owner: found.owner, content: ledgers::read(&found, LedgerDetail::Totals, &mut Budget::default()) };
         Self { found, last, end: End::Exited, time }
     }
 
-    fn new(root: &Root, found: Arc<OpenLedger>, detail: Detail, time: UnixTime, budget: &mut Budget) -> Self {
+    fn new(root: &Root, found: Arc<OpenLedger>, detail: LedgerDetail, time: UnixTime, budget: &mut Budget) -> Self {
         let last = LedgerSample { owner: found.owner, content: ledgers::read(&found, detail, budget) };
         let end = if lives_on(root, found.owner) { End::Replaced } else { End::Exited };
         Self { found, last, end, time }

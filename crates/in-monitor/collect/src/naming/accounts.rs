@@ -29,21 +29,21 @@ const AGAIN_AFTER: Duration = Duration::from_secs(300);
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     known: KnownNames,
-    pending: Vec<Question>,
+    pending: Vec<NameQuery>,
     /// Programs that have answered but not ended yet.
     ending: Vec<Child>,
 }
 
 #[derive(Debug)]
-struct Question {
+struct NameQuery {
     uid: u32,
     asked: Duration,
     answer: Vec<u8>,
-    way: Way,
+    lookup: NameLookup,
 }
 
 #[derive(Debug)]
-enum Way {
+enum NameLookup {
     /// systemd's user database.
     Userdb(UnixStream),
     /// `getent` and its output.
@@ -56,10 +56,10 @@ impl Accounts {
         if !self.known.is_due(uid, now) {
             return self.known.name(uid);
         }
-        let is_asked = self.pending.iter().any(|question| question.uid == uid);
+        let is_asked = self.pending.iter().any(|query| query.uid == uid);
         if !is_asked && self.pending.len() < ACCOUNTS_PENDING_MAX {
-            match Way::ask(root, uid) {
-                Some(way) => self.pending.push(Question { uid, asked: now, answer: Vec::new(), way }),
+            match NameLookup::ask(root, uid) {
+                Some(lookup) => self.pending.push(NameQuery { uid, asked: now, answer: Vec::new(), lookup }),
                 None => self.known.learn(uid, now, None),
             }
         }
@@ -72,16 +72,16 @@ impl Accounts {
 
     /// Processes the answers that have arrived, and abandons late requests.
     pub(super) fn collect(&mut self, now: Duration) {
-        for mut question in std::mem::take(&mut self.pending) {
-            match question.read() {
-                None if now.saturating_sub(question.asked) < DEADLINE => self.pending.push(question),
+        for mut query in std::mem::take(&mut self.pending) {
+            match query.read() {
+                None if now.saturating_sub(query.asked) < DEADLINE => self.pending.push(query),
                 None => {
-                    self.known.learn(question.uid, now, None);
-                    self.ending.extend(question.way.stop());
+                    self.known.learn(query.uid, now, None);
+                    self.ending.extend(query.lookup.stop());
                 }
                 Some(name) => {
-                    self.known.learn(question.uid, now, name);
-                    self.ending.extend(question.way.into_child());
+                    self.known.learn(query.uid, now, name);
+                    self.ending.extend(query.lookup.into_child());
                 }
             }
         }
@@ -95,7 +95,7 @@ impl Accounts {
             let left = longest.saturating_sub(begun.elapsed());
             let Ok(timeout) = Timespec::try_from(left) else { return };
             let mut wanted: Vec<PollFd<'_>> =
-                self.pending.iter().map(|question| PollFd::from_borrowed_fd(question.way.as_fd(), PollFlags::IN)).collect();
+                self.pending.iter().map(|query| PollFd::from_borrowed_fd(query.lookup.as_fd(), PollFlags::IN)).collect();
             if left.is_zero() || !poll(&mut wanted, Some(&timeout)).is_ok_and(|count| count > 0) {
                 return;
             }
@@ -128,14 +128,14 @@ impl KnownNames {
 
 impl Drop for Accounts {
     fn drop(&mut self) {
-        self.pending.drain(..).for_each(|question| drop(question.way.stop()));
+        self.pending.drain(..).for_each(|query| drop(query.lookup.stop()));
     }
 }
 
 /// A thread that sends requests to the directory service on behalf of a restricted thread.
 #[derive(Debug)]
 pub(super) struct AccountsThread {
-    questions: SyncSender<Vec<u32>>,
+    queries: SyncSender<Vec<u32>>,
     answers: Receiver<Vec<(u32, Option<String>)>>,
     is_asking: bool,
     known: KnownNames,
@@ -144,7 +144,7 @@ pub(super) struct AccountsThread {
 impl AccountsThread {
     /// Starts the thread. After the value is dropped, the thread finishes the current request and ends.
     pub(super) fn spawn(root: Root) -> io::Result<Self> {
-        let (questions, asked) = mpsc::sync_channel::<Vec<u32>>(1);
+        let (queries, asked) = mpsc::sync_channel::<Vec<u32>>(1);
         let (answer, answers) = mpsc::channel();
         let work = move || {
             let mut accounts = Accounts::default();
@@ -160,7 +160,7 @@ impl AccountsThread {
             }
         };
         thread::Builder::new().name("names".to_owned()).spawn(work)?;
-        Ok(Self { questions, answers, is_asking: false, known: KnownNames::default() })
+        Ok(Self { queries, answers, is_asking: false, known: KnownNames::default() })
     }
 
     /// Returns the known names, in the order of the uids, and requests the others.
@@ -171,13 +171,13 @@ impl AccountsThread {
         }
         let unknown: BTreeSet<u32> = uids.iter().copied().filter(|uid| self.known.is_due(*uid, now)).collect();
         if !unknown.is_empty() && !self.is_asking {
-            self.is_asking = self.questions.try_send(unknown.into_iter().take(ACCOUNTS_PENDING_MAX).collect()).is_ok();
+            self.is_asking = self.queries.try_send(unknown.into_iter().take(ACCOUNTS_PENDING_MAX).collect()).is_ok();
         }
         uids.iter().map(|uid| self.known.name(*uid)).collect()
     }
 }
 
-impl Way {
+impl NameLookup {
     /// Sends a request to the user database if it listens, else to `getent`. Returns `None` if neither exists.
     fn ask(root: &Root, uid: u32) -> Option<Self> {
         // A user whose name cannot be asked for is shown by number.
@@ -212,16 +212,16 @@ fn userdb(path: &Path, uid: u32) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-    let question = format!(
+    let query = format!(
         "{{\"method\":\"io.systemd.UserDatabase.GetUserRecord\",\"parameters\":{{\"uid\":{uid},\"service\":\"io.systemd.Multiplexer\"}}}}\0"
     );
-    if rustix::net::send(&socket, question.as_bytes(), SendFlags::NOSIGNAL)? != question.len() {
+    if rustix::net::send(&socket, query.as_bytes(), SendFlags::NOSIGNAL)? != query.len() {
         return Err(io::ErrorKind::WriteZero.into());
     }
     Ok(UnixStream::from(socket))
 }
 
-fn getent(program: Option<&Path>, uid: u32) -> io::Result<Way> {
+fn getent(program: Option<&Path>, uid: u32) -> io::Result<NameLookup> {
     let program = program.ok_or(io::ErrorKind::NotFound)?;
     let mut command = Command::new(program);
     command.args(["passwd", &uid.to_string()]).env_clear().current_dir("/");
@@ -229,17 +229,17 @@ fn getent(program: Option<&Path>, uid: u32) -> io::Result<Way> {
     let output = OwnedFd::from(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
     let flags = rustix::fs::fcntl_getfl(&output)?;
     rustix::fs::fcntl_setfl(&output, flags | OFlags::NONBLOCK)?;
-    Ok(Way::Getent(child, output))
+    Ok(NameLookup::Getent(child, output))
 }
 
-impl Question {
+impl NameQuery {
     /// Returns the answer once it is complete: a name, or `None`.
     fn read(&mut self) -> Option<Option<String>> {
         let mut piece = [0; 1024];
         loop {
-            let read = match &mut self.way {
-                Way::Userdb(stream) => stream.read(&mut piece),
-                Way::Getent(_, output) => rustix::io::read(&*output, &mut piece).map_err(io::Error::from),
+            let read = match &mut self.lookup {
+                NameLookup::Userdb(stream) => stream.read(&mut piece),
+                NameLookup::Getent(_, output) => rustix::io::read(&*output, &mut piece).map_err(io::Error::from),
             };
             match read {
                 Ok(0) => return Some(self.parse()),
@@ -249,7 +249,7 @@ impl Question {
                 Err(_) => return Some(None),
             }
             // A message of the user database ends with a NUL.
-            let is_whole = matches!(self.way, Way::Userdb(_)) && self.answer.contains(&0);
+            let is_whole = matches!(self.lookup, NameLookup::Userdb(_)) && self.answer.contains(&0);
             if is_whole || self.answer.len() > ACCOUNT_BYTES_MAX {
                 return Some(self.parse());
             }
@@ -258,9 +258,9 @@ impl Question {
 
     fn parse(&self) -> Option<String> {
         let answer = String::from_utf8_lossy(&self.answer);
-        match self.way {
-            Way::Userdb(_) => text::of_key(&answer, "userName").filter(|name| !name.is_empty()),
-            Way::Getent(..) => user_name(&answer, self.uid),
+        match self.lookup {
+            NameLookup::Userdb(_) => text::of_key(&answer, "userName").filter(|name| !name.is_empty()),
+            NameLookup::Getent(..) => user_name(&answer, self.uid),
         }
     }
 }
@@ -296,9 +296,9 @@ mod tests {
         accounts.collect(Duration::ZERO);
         assert!(accounts.is_waiting(), "nobody has answered");
         let (mut peer, _) = listener.accept().unwrap();
-        let mut question = [0; 1024];
-        let length = peer.read(&mut question).unwrap();
-        assert!(question[..length].ends_with(b"\"uid\":5000,\"service\":\"io.systemd.Multiplexer\"}}\0"));
+        let mut query = [0; 1024];
+        let length = peer.read(&mut query).unwrap();
+        assert!(query[..length].ends_with(b"\"uid\":5000,\"service\":\"io.systemd.Multiplexer\"}}\0"));
         peer.write_all(b"{\"parameters\":{\"record\":{\"userName\":\"ana\",\"uid\":5000}}}\0").unwrap();
         accounts.wait(Duration::ZERO, Duration::from_secs(30));
         assert_eq!(accounts.name(&root, 5000, Duration::ZERO).as_deref(), Some("ana"));
@@ -313,7 +313,7 @@ mod tests {
         for uid in 0..2000 {
             assert_eq!(accounts.name(&root, uid, Duration::ZERO), None);
         }
-        assert_eq!(accounts.pending.len(), ACCOUNTS_PENDING_MAX, "questions are bounded");
+        assert_eq!(accounts.pending.len(), ACCOUNTS_PENDING_MAX, "queries are bounded");
         accounts.collect(DEADLINE);
         assert!(!accounts.is_waiting());
         assert_eq!((accounts.name(&root, 0, LATER), accounts.is_waiting()), (None, false), "and not asked again at once");
@@ -338,7 +338,7 @@ mod tests {
         let root = with_getent(directory.path(), "getent-hangs.sh");
         let mut accounts = Accounts::default();
         accounts.name(&root, 7001, Duration::ZERO);
-        let Some(Question { way: Way::Getent(child, _), .. }) = accounts.pending.first() else { panic!("{accounts:?}") };
+        let Some(NameQuery { lookup: NameLookup::Getent(child, _), .. }) = accounts.pending.first() else { panic!("{accounts:?}") };
         let pid = rustix::process::Pid::from_child(child);
         let begun = Instant::now();
         accounts.wait(Duration::ZERO, Duration::from_millis(20));

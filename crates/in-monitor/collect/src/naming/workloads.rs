@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::reads::{Pace, Request, Want, entries};
+use crate::reads::{Request, Sampling, Want, entries};
 use ttmon_model::Missing;
 use ttmon_model::limits::{LOG_NAMES_MAX, WORKLOAD_FILE_BYTES_MAX, WORKLOAD_NAMES_MAX};
 use ttmon_model::sample::{Problem, Workload};
 
 use super::text;
-use crate::machine::{Error, Files, LANE_OF_NAMES, unread};
+use crate::machine::{Error, LANE_OF_NAMES, Readers, unread};
 use crate::root::Root;
 
 /// Maximum length of the list of names in a directory. A name has at most 255 bytes.
@@ -47,7 +47,7 @@ impl Workloads {
     pub(super) fn complete(
         &mut self,
         root: &Root,
-        files: &mut Files,
+        readers: &mut Readers,
         workload: &mut Workload,
         now: Duration,
         problems: &mut Vec<Problem>,
@@ -61,7 +61,7 @@ impl Workloads {
             if self.known.len() >= WORKLOAD_NAMES_MAX {
                 self.known.clear();
             }
-            let found = self.find(&mut Place { root, files, problems }, &key, now)?;
+            let found = self.find(&mut Place { root, readers, problems }, &key, now)?;
             self.known.insert(key.clone(), (now, found));
         }
         if let Some((_, found)) = self.known.get(&key) {
@@ -98,7 +98,7 @@ impl Workloads {
 /// Where names are searched.
 struct Place<'a> {
     root: &'a Root,
-    files: &'a mut Files,
+    readers: &'a mut Readers,
     problems: &'a mut Vec<Problem>,
 }
 
@@ -132,9 +132,9 @@ impl Place<'_> {
 
     /// Reads files. A file that does not exist has no name. Other failures are problems.
     fn read(&mut self, key: u64, files: Vec<(PathBuf, Want, usize)>) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        let request = |(path, want, bytes_max)| Request { path, want, bytes_max, pace: Pace::Once };
+        let request = |(path, want, bytes_max)| Request { path, want, bytes_max, sampling: Sampling::Once };
         let requests: Vec<Request> = files.into_iter().map(request).collect();
-        let replies = self.files.read_lane(key, requests.clone())?;
+        let replies = self.readers.read_lane(key, requests.clone())?;
         for (request, reply) in requests.iter().zip(&replies) {
             if let Err(failure) = reply
                 && Missing::from(*failure) != Missing::NotExposed
@@ -214,9 +214,9 @@ mod tests {
     }
 
     fn complete(workloads: &mut Workloads, root: &Root, process: &mut Workload, now: Duration) -> Vec<Problem> {
-        let mut files = Files::new(root, &Options { isolation: Isolation::Threads, ..Options::default() }).unwrap();
+        let mut readers = Readers::new(root, &Options { isolation: Isolation::Threads, ..Options::default() }).unwrap();
         let mut problems = Vec::new();
-        workloads.complete(root, &mut files, process, now, &mut problems).unwrap();
+        workloads.complete(root, &mut readers, process, now, &mut problems).unwrap();
         problems
     }
 

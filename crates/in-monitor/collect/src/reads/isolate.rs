@@ -19,7 +19,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::reads::descriptors;
 use crate::reads::restrict::restrict;
-use crate::reads::{Failure, IDLE_BATCHES_MAX, Lane, LaneReply, Pace, Pool, Reply, Request, Want};
+use crate::reads::{Failure, IDLE_BATCHES_MAX, Lane, LaneReply, Pool, Reply, Request, Sampling, Want};
 
 /// Longer frames are rejected. A batch of 256 devices and 1,024 processes needs a few MB.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -41,8 +41,8 @@ pub struct Reader {
     /// Request lists that the child already has, by the key of their lane, and the batch that last used them.
     sent: HashMap<u64, (Arc<[Request]>, u64)>,
     batch: u64,
-    question: Vec<u8>,
-    answer: Vec<u8>,
+    request: Vec<u8>,
+    response: Vec<u8>,
 }
 
 impl Reader {
@@ -71,13 +71,13 @@ impl Reader {
 
     /// Returns a reader for the child at the other end of a socket. `child` is its pid, or 0 if there is no process to wait for.
     pub fn new(stream: UnixStream, child: i32) -> Self {
-        Self { stream, child, is_stuck: false, sent: HashMap::new(), batch: 0, question: Vec::new(), answer: Vec::new() }
+        Self { stream, child, is_stuck: false, sent: HashMap::new(), batch: 0, request: Vec::new(), response: Vec::new() }
     }
 
     /// Reads all lanes like [`Pool::read`]. Do not use the reader after an error, because a late reply would be mistaken for the next one.
     pub fn read(&mut self, lanes: Vec<Lane>) -> io::Result<Vec<LaneReply>> {
         let counts: Vec<usize> = lanes.iter().map(|lane| lane.requests.len()).collect();
-        self.put_question(&lanes);
+        self.write_request(&lanes);
         // This frees thousands of paths before the reply arrives.
         drop(lanes);
         let read = self.ask(&counts);
@@ -86,9 +86,9 @@ impl Reader {
         read
     }
 
-    fn put_question(&mut self, lanes: &[Lane]) {
+    fn write_request(&mut self, lanes: &[Lane]) {
         self.batch += 1;
-        let out = &mut self.question;
+        let out = &mut self.request;
         begin_frame(out);
         // Both sides drop the same lists.
         let mut forgotten = Vec::new();
@@ -116,8 +116,8 @@ impl Reader {
     }
 
     fn ask(&mut self, counts: &[usize]) -> io::Result<Vec<LaneReply>> {
-        write_frame(&mut self.stream, &mut self.question)?;
-        let replies = decode_replies(read_frame(&mut self.stream, &mut self.answer)?).ok_or(io::ErrorKind::InvalidData)?;
+        write_frame(&mut self.stream, &mut self.request)?;
+        let replies = decode_replies(read_frame(&mut self.stream, &mut self.response)?).ok_or(io::ErrorKind::InvalidData)?;
         let is_whole = replies.iter().map(|lane| lane.replies.len()).eq(counts.iter().copied());
         if !is_whole {
             return Err(io::ErrorKind::InvalidData.into());
@@ -132,10 +132,10 @@ impl Drop for Reader {
     fn drop(&mut self) {
         // A child that has ended has closed the socket.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
-        let patience = if self.is_stuck { WaitOptions::NOHANG } else { WaitOptions::empty() };
+        let timeout = if self.is_stuck { WaitOptions::NOHANG } else { WaitOptions::empty() };
         if let Some(child) = Pid::from_raw(self.child) {
             // Another part of the program may have waited for it.
-            let _ = rustix::io::retry_on_intr(|| waitpid(Some(child), patience));
+            let _ = rustix::io::retry_on_intr(|| waitpid(Some(child), timeout));
         }
     }
 }
@@ -156,11 +156,11 @@ fn detach() {
 /// Answers the requests of a [`Reader`] until its socket is closed.
 pub fn serve(mut stream: UnixStream, mut pool: Pool) {
     let mut known = RequestLists::new();
-    let (mut question, mut answer) = (Vec::new(), Vec::new());
-    while let Ok(question) = read_frame(&mut stream, &mut question) {
-        let Some(lanes) = decode_lanes(question, &mut known) else { return };
-        encode_replies(&pool.read(lanes), &mut answer);
-        if write_frame(&mut stream, &mut answer).is_err() {
+    let (mut request, mut response) = (Vec::new(), Vec::new());
+    while let Ok(request) = read_frame(&mut stream, &mut request) {
+        let Some(lanes) = decode_lanes(request, &mut known) else { return };
+        encode_replies(&pool.read(lanes), &mut response);
+        if write_frame(&mut stream, &mut response).is_err() {
             return;
         }
     }
@@ -218,7 +218,7 @@ fn encode_lane(out: &mut Vec<u8>, lane: &Lane, is_sent: bool) {
     put_length(out, lane.requests.len());
     for request in &*lane.requests {
         put_length(out, request.bytes_max);
-        out.push(u8::from(request.pace == Pace::Repeated));
+        out.push(u8::from(request.sampling == Sampling::Repeated));
         out.push(request.want as u8);
         put_bytes(out, request.path.as_os_str().as_bytes());
     }
@@ -241,10 +241,10 @@ fn decode_lane(input: &mut Input<'_>, known: &mut RequestLists) -> Option<Lane> 
     let count = input.length()?;
     let requests = (0..count).map(|_| {
         let bytes_max = input.length()?;
-        let pace = if input.byte()? == 0 { Pace::Once } else { Pace::Repeated };
+        let sampling = if input.byte()? == 0 { Sampling::Once } else { Sampling::Repeated };
         let want = *Want::ALL.get(usize::from(input.byte()?))?;
         let path = PathBuf::from(std::ffi::OsString::from_vec(input.bytes()?.to_vec()));
-        Some(Request { path, want, bytes_max, pace })
+        Some(Request { path, want, bytes_max, sampling })
     });
     let lane = Lane { key, requests: requests.collect::<Option<_>>()? };
     if lane.is_repeated() {
@@ -355,10 +355,10 @@ mod tests {
     }
 
     fn lane() -> impl Strategy<Value = Lane> {
-        let pace = prop_oneof![Just(Pace::Once), Just(Pace::Repeated)];
+        let sampling = prop_oneof![Just(Sampling::Once), Just(Sampling::Repeated)];
         let want = prop::sample::select(&Want::ALL);
-        let request = ("[a-z!/]{0,30}", want, 0usize..100_000, pace);
-        let request = request.prop_map(|(path, want, bytes_max, pace)| Request { path: path.into(), want, bytes_max, pace });
+        let request = ("[a-z!/]{0,30}", want, 0usize..100_000, sampling);
+        let request = request.prop_map(|(path, want, bytes_max, sampling)| Request { path: path.into(), want, bytes_max, sampling });
         (any::<u64>(), prop::collection::vec(request, 0..5)).prop_map(|(key, requests)| Lane { key, requests: requests.into() })
     }
 
@@ -370,14 +370,14 @@ mod tests {
     proptest! {
         #[test]
         fn frames_round_trip(lanes in prop::collection::vec(lane(), 0..5), replies in prop::collection::vec(lane_reply(), 0..5)) {
-            let mut question = Vec::new();
-            put_length(&mut question, 0);
-            put_length(&mut question, lanes.len());
-            lanes.iter().for_each(|lane| encode_lane(&mut question, lane, false));
-            prop_assert_eq!(decode_lanes(&question, &mut RequestLists::new()), Some(lanes));
-            let mut answer = Vec::new();
-            encode_replies(&replies, &mut answer);
-            prop_assert_eq!(decode_replies(&answer[LENGTH_BYTES..]), Some(replies));
+            let mut request = Vec::new();
+            put_length(&mut request, 0);
+            put_length(&mut request, lanes.len());
+            lanes.iter().for_each(|lane| encode_lane(&mut request, lane, false));
+            prop_assert_eq!(decode_lanes(&request, &mut RequestLists::new()), Some(lanes));
+            let mut response = Vec::new();
+            encode_replies(&replies, &mut response);
+            prop_assert_eq!(decode_replies(&response[LENGTH_BYTES..]), Some(replies));
         }
 
         #[test]
@@ -398,21 +398,21 @@ mod tests {
     fn a_list_is_sent_once_and_dropped_on_both_sides() {
         let (stream, _other) = UnixStream::pair().unwrap();
         let mut reader = Reader::new(stream, 0);
-        let request = |pace| Request { path: "/a".into(), want: Want::Whole, bytes_max: 10, pace };
-        let repeated = Lane { key: 7, requests: vec![request(Pace::Repeated)].into() };
+        let request = |sampling| Request { path: "/a".into(), want: Want::Whole, bytes_max: 10, sampling };
+        let repeated = Lane { key: 7, requests: vec![request(Sampling::Repeated)].into() };
         let mut known = RequestLists::new();
         let mut ask = |reader: &mut Reader, lane: &Lane| {
-            reader.put_question(std::slice::from_ref(lane));
-            let decoded = decode_lanes(&reader.question[LENGTH_BYTES..], &mut known);
+            reader.write_request(std::slice::from_ref(lane));
+            let decoded = decode_lanes(&reader.request[LENGTH_BYTES..], &mut known);
             assert_eq!(decoded, Some(vec![lane.clone()]));
-            (reader.question.len(), known.len())
+            (reader.request.len(), known.len())
         };
         let (first, _) = ask(&mut reader, &repeated);
         let (second, _) = ask(&mut reader, &repeated);
         assert!(second < first, "{second} {first}");
-        let changed = Lane { key: 7, requests: vec![request(Pace::Repeated), request(Pace::Once)].into() };
+        let changed = Lane { key: 7, requests: vec![request(Sampling::Repeated), request(Sampling::Once)].into() };
         assert!(ask(&mut reader, &changed).0 > first);
-        let once = Lane { key: 8, requests: vec![request(Pace::Once)].into() };
+        let once = Lane { key: 8, requests: vec![request(Sampling::Once)].into() };
         let sizes: Vec<(usize, usize)> = (0..3 * IDLE_BATCHES_MAX).map(|_| ask(&mut reader, &once)).collect();
         assert_eq!((sizes[0].1, sizes[sizes.len() - 1].1, reader.sent.len()), (1, 0, 0));
         assert_eq!(ask(&mut reader, &changed).1, 1, "a dropped list is sent again");

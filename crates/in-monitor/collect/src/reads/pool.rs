@@ -164,8 +164,8 @@ impl Pool {
     fn until_next_deadline(&self, batch: &Batch, busy: &[Worker]) -> Duration {
         let left = busy.iter().filter_map(|worker| Some(self.read_timeout.saturating_sub(worker.slot.elapsed()?)));
         let left = left.min().unwrap_or(self.read_timeout);
-        let patience = if batch.lanes().waiting.is_empty() { left } else { left.min(SLOW) };
-        patience.max(Duration::from_millis(1))
+        let timeout = if batch.lanes().waiting.is_empty() { left } else { left.min(SLOW) };
+        timeout.max(Duration::from_millis(1))
     }
 }
 

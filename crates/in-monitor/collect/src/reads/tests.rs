@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 const TIMEOUT: Duration = Duration::from_millis(800);
 
 fn lane(key: u64, paths: &[&Path]) -> Lane {
-    let request = |path: &&Path| Request { path: path.to_path_buf(), want: Want::Whole, bytes_max: 4096, pace: Pace::Once };
+    let request = |path: &&Path| Request { path: path.to_path_buf(), want: Want::Whole, bytes_max: 4096, sampling: Sampling::Once };
     Lane { key, requests: paths.iter().map(request).collect() }
 }
 
@@ -135,7 +135,7 @@ fn kept_files_see_new_contents_and_new_files() {
     let tree = Tree::new("");
     let mut pool = tree.pool();
     let mut request = || {
-        let request = Request { path: tree.path("a"), want: Want::Whole, bytes_max: 64, pace: Pace::Repeated };
+        let request = Request { path: tree.path("a"), want: Want::Whole, bytes_max: 64, sampling: Sampling::Repeated };
         tree.read(&mut pool, vec![Lane { key: 1, requests: vec![request].into() }]).remove(0).remove(0)
     };
     assert_eq!(request(), Ok(b"a\n".to_vec()));
@@ -171,7 +171,7 @@ fn links_and_devices_are_not_opened_where_others_may_put_them() {
     std::os::unix::fs::symlink(tree.path("a"), tree.path("link")).unwrap();
     let fifo = tree.path("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
-    let plain = |path: PathBuf| Request { path, want: Want::PlainFile, bytes_max: 64, pace: Pace::Once };
+    let plain = |path: PathBuf| Request { path, want: Want::PlainFile, bytes_max: 64, sampling: Sampling::Once };
     let requests = vec![plain(tree.path("a")), plain(tree.path("link")), plain(fifo)];
     fs::set_permissions(tree.path("a"), fs::Permissions::from_mode(0o640)).unwrap();
     let replies = tree.read(&mut tree.pool(), vec![Lane { key: 1, requests: requests.into() }]).remove(0);
@@ -188,8 +188,8 @@ fn beginnings_and_names() {
     let tree = Tree::new("");
     fs::write(tree.path("long"), vec![b'1'; 10_000]).unwrap();
     fs::write(tree.path("tt_device_7_memory"), "").unwrap();
-    let beginning = Request { path: tree.path("long"), want: Want::Beginning, bytes_max: 4096, pace: Pace::Once };
-    let names = Request { path: tree.0.path().to_owned(), want: Want::Names, bytes_max: 4096, pace: Pace::Once };
+    let beginning = Request { path: tree.path("long"), want: Want::Beginning, bytes_max: 4096, sampling: Sampling::Once };
+    let names = Request { path: tree.0.path().to_owned(), want: Want::Names, bytes_max: 4096, sampling: Sampling::Once };
     let replies = tree.read(&mut tree.pool(), vec![Lane { key: 1, requests: vec![beginning, names].into() }]).remove(0);
     assert_eq!(replies[0], Ok(vec![b'1'; 4096]));
     let names = String::from_utf8(replies[1].clone().unwrap()).unwrap();
@@ -204,7 +204,7 @@ fn first_ledger_mapping_is_returned() {
     let text = [other.repeat(100), ledger("7f10"), ledger("7f11")].concat();
     fs::write(tree.path("maps"), &text).unwrap();
     let read = |bytes_max| {
-        let request = Request { path: tree.path("maps"), want: Want::LedgerMapping, bytes_max, pace: Pace::Once };
+        let request = Request { path: tree.path("maps"), want: Want::LedgerMapping, bytes_max, sampling: Sampling::Once };
         tree.read(&mut tree.pool(), vec![Lane { key: 1, requests: vec![request].into() }]).remove(0).remove(0)
     };
     assert_eq!(read(1 << 20), Ok(format!("{}\n{}", text.len(), ledger("7f10").trim_end()).into_bytes()));
@@ -215,7 +215,7 @@ fn first_ledger_mapping_is_returned() {
 fn a_plain_file_that_was_replaced_is_opened_anew() {
     let tree = Tree::new("");
     let mut pool = tree.pool();
-    let request = Request { path: tree.path("a"), want: Want::PlainFile, bytes_max: 20_000, pace: Pace::Repeated };
+    let request = Request { path: tree.path("a"), want: Want::PlainFile, bytes_max: 20_000, sampling: Sampling::Repeated };
     let requests: Arc<[Request]> = vec![request].into();
     let mut reply = || tree.read(&mut pool, vec![Lane { key: 1, requests: requests.clone() }]).remove(0).remove(0);
     let mut read = || reply().map(|reply| Owner::split(&reply).1.to_vec());
@@ -252,7 +252,7 @@ fn kept_file_of_a_gone_process_is_opened_again_in_the_same_read() {
         fs::rename(tree.path("next"), tree.path("device")).unwrap();
     };
     link_to(PathBuf::from(format!("/proc/{}", child.0.id())));
-    let request = Request { path: tree.path("device/comm"), want: Want::Whole, bytes_max: 64, pace: Pace::Repeated };
+    let request = Request { path: tree.path("device/comm"), want: Want::Whole, bytes_max: 64, sampling: Sampling::Repeated };
     let requests: Arc<[Request]> = vec![request].into();
     let mut pool = Pool::new(Duration::from_secs(10), None);
     let mut read = || tree.read(&mut pool, vec![Lane { key: 1, requests: requests.clone() }]).remove(0).remove(0);
@@ -268,22 +268,22 @@ fn kept_file_of_a_gone_process_is_opened_again_in_the_same_read() {
 fn a_single_read_closes_the_open_files_of_its_lane() {
     let tree = Tree::new("");
     let mut pool = tree.pool();
-    let mut read = |pace| {
-        let request = Request { path: tree.path("a"), want: Want::Whole, bytes_max: 64, pace };
+    let mut read = |sampling| {
+        let request = Request { path: tree.path("a"), want: Want::Whole, bytes_max: 64, sampling };
         tree.read(&mut pool, vec![Lane { key: 1, requests: vec![request].into() }]).remove(0).remove(0)
     };
-    assert_eq!(read(Pace::Repeated), Ok(b"a\n".to_vec()));
+    assert_eq!(read(Sampling::Repeated), Ok(b"a\n".to_vec()));
     fs::remove_file(tree.path("a")).unwrap();
-    assert_eq!(read(Pace::Once), Err(Failure::Errno(Errno::NOENT.raw_os_error())));
+    assert_eq!(read(Sampling::Once), Err(Failure::Errno(Errno::NOENT.raw_os_error())));
     fs::write(tree.path("a"), "new\n").unwrap();
-    assert_eq!(read(Pace::Repeated), Ok(b"new\n".to_vec()));
+    assert_eq!(read(Sampling::Repeated), Ok(b"new\n".to_vec()));
 }
 
 #[test]
 fn another_list_of_a_lane_keeps_open_what_it_still_has() {
     let tree = Tree::new("");
     let mut pool = tree.pool();
-    let request = |name: &str| Request { path: tree.path(name), want: Want::Whole, bytes_max: 64, pace: Pace::Repeated };
+    let request = |name: &str| Request { path: tree.path(name), want: Want::Whole, bytes_max: 64, sampling: Sampling::Repeated };
     let mut read = |names: &[&str]| {
         let requests = names.iter().map(|name| request(name)).collect();
         tree.read(&mut pool, vec![Lane { key: 1, requests }]).remove(0)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ttmon_collect::reads::Pace;
+use ttmon_collect::reads::Sampling;
 use ttmon_collect::{Options, read_cluster};
 use ttmon_model::attributes::{FROM_DEVICE, TO_DEVICE};
 use ttmon_model::fields::{DEVICE, Value};
@@ -381,7 +381,7 @@ fn a_narrow_link_matters_while_the_device_is_used() {
 #[test]
 fn rates_need_two_samples_and_survive_the_wrap() {
     let tree = n300();
-    let mut machine = tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() });
+    let mut machine = tree.machine_with(Options { sampling: Sampling::Repeated, ..Options::default() });
     let before = machine.sample().unwrap();
     tree.files(
         0,
@@ -406,7 +406,7 @@ fn rates_need_two_samples_and_survive_the_wrap() {
 fn a_direction_with_an_unreadable_counter_has_no_rate() {
     let tree = n300();
     tree.files(0, "pcie_perf_counters/mst_posted_wr_data_word_sent1	nonsense");
-    let mut machine = tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() });
+    let mut machine = tree.machine_with(Options { sampling: Sampling::Repeated, ..Options::default() });
     let before = machine.sample().unwrap();
     let mut now = machine.sample().unwrap();
     now.devices[0].counted.as_mut().unwrap().elapsed = Duration::from_secs(2);
@@ -418,7 +418,7 @@ fn a_direction_with_an_unreadable_counter_has_no_rate() {
 #[test]
 fn rates_outlast_samples_without_counters() {
     let tree = n300();
-    let mut machine = tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() });
+    let mut machine = tree.machine_with(Options { sampling: Sampling::Repeated, ..Options::default() });
     machine.sample().unwrap();
     tree.files(0, "pcie_perf_counters/mst_posted_wr_data_word_sent1	1120");
     let mut second = machine.sample().unwrap();

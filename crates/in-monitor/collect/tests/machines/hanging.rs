@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use ttmon_collect::reads::Pace;
+use ttmon_collect::reads::Sampling;
 use ttmon_collect::{Error, Isolation, Machine, Options, Root};
 use ttmon_model::attributes::ATTRIBUTES;
 use ttmon_model::{Missing, Sample};
@@ -111,8 +111,8 @@ const WAYS: [Way; 3] = [Way::Once, Way::Repeated, Way::Service];
 
 /// Takes the sample, after `change` of the tree.
 fn sample(root: Root, way: Way, read_timeout: Duration, change: impl FnOnce()) -> Result<Sample, Error> {
-    let pace = if matches!(way, Way::Once) { Pace::Once } else { Pace::Repeated };
-    let options = Options { isolation: Isolation::Threads, read_timeout, pace, ..Options::default() };
+    let sampling = if matches!(way, Way::Once) { Sampling::Once } else { Sampling::Repeated };
+    let options = Options { isolation: Isolation::Threads, read_timeout, sampling, ..Options::default() };
     let mut machine = Machine::new(root, options).unwrap();
     match way {
         Way::Once => {

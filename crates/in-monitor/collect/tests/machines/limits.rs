@@ -4,16 +4,16 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::time::Duration;
 
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::{Ledgers, Options, Reach};
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::{LedgerScope, Ledgers, Options};
 use ttmon_model::{Sample, region};
 
 use crate::tree::{N300, Tree, n300};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn sample(tree: &Tree, reach: Reach) -> Sample {
-    let ledgers = Ledgers { detail: Detail::Totals, reach, machine: 0 };
+fn sample(tree: &Tree, scope: LedgerScope) -> Sample {
+    let ledgers = Ledgers { detail: LedgerDetail::Totals, scope, machine: 0 };
     tree.machine_with(Options { ledgers, ..Options::default() }).sample().unwrap()
 }
 
@@ -33,7 +33,7 @@ fn short_mappings_are_charged_by_their_length() {
         fs::create_dir(tree.path(&format!("proc/{pid}/fd"))).unwrap();
     }
     tree.pids(0, &pids.clone().map(|pid| format!("{pid}\n")).collect::<String>());
-    let sample = sample(&tree, Reach::Everybody);
+    let sample = sample(&tree, LedgerScope::Everybody);
     assert_eq!(of_users(&sample), [""; 0]);
     assert_eq!(sample.processes.len(), pids.len());
 }
@@ -53,7 +53,7 @@ fn open_files_of_a_process_on_many_devices_are_listed_once() {
         let target = if fd < 32 { format!("/dev/tenstorrent/{fd}") } else { "/dev/null".to_owned() };
         symlink(target, tree.path(&format!("proc/4242/fd/{fd}"))).unwrap();
     }
-    let sample = sample(&tree, Reach::Holders);
+    let sample = sample(&tree, LedgerScope::Holders);
     assert_eq!(of_users(&sample), [""; 0]);
     for device in &sample.devices {
         let users = device.users.as_ref().unwrap();
@@ -76,7 +76,7 @@ fn shared_memory_of_a_container_is_listed_once() {
         // Each process has a directory of its own, which shows through which process it was listed.
         tree.region(&format!("proc/{pid}/root/dev/shm"), u64::from(pid), &[(1, "python3", 1, 0)]);
     }
-    let sample = sample(&tree, Reach::Holders);
+    let sample = sample(&tree, LedgerScope::Holders);
     let found: Vec<_> = sample.regions.iter().map(|region| (region.unique_id, region.through.map(|key| key.pid))).collect();
     assert_eq!(found, [(100, Some(100))]);
 }
@@ -89,7 +89,7 @@ fn pids_without_a_process_are_no_processes_of_a_user() {
         let slots: Vec<_> = (0..64).map(|slot| (100_000 + id * 64 + slot, "x", 1, 0)).collect();
         tree.region("dev/shm", id.into(), &slots);
     }
-    assert_eq!(of_users(&sample(&tree, Reach::Holders)), [""; 0]);
+    assert_eq!(of_users(&sample(&tree, LedgerScope::Holders)), [""; 0]);
 }
 
 /// Any user can create any number of files that are not statistics.
@@ -100,7 +100,7 @@ fn files_that_are_no_statistics_are_counted() {
         tree.put_bytes(&format!("dev/shm/{}", region::file_name(id)), b"");
     }
     let owner = fs::metadata(tree.path("dev/shm")).unwrap().uid();
-    let problems = sample(&tree, Reach::Holders).problems;
+    let problems = sample(&tree, LedgerScope::Holders).problems;
     assert_eq!(problems.len(), 5, "{problems:?}");
     assert_eq!(problems[4].part, format!("user {owner}"));
     assert!(problems[4].detail.starts_with("296 more: "), "{}", problems[4].detail);

@@ -9,7 +9,7 @@ use ttmon_model::snapshot::Status;
 use ttmon_model::{DeviceId, Kind, Missing, Reading, Snapshot, Source};
 
 use ttmon_collect::Options;
-use ttmon_collect::reads::Pace;
+use ttmon_collect::reads::Sampling;
 
 use crate::tree::{Tree, device};
 
@@ -126,7 +126,7 @@ fn a_zombies_slot_is_stale_at_once() {
     let tree = board();
     tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 0)]);
     tree.process(4242, "python3", MINUTE);
-    let mut machine = tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() });
+    let mut machine = tree.machine_with(Options { sampling: Sampling::Repeated, ..Options::default() });
     let mut left = || device(&Snapshot::derive(&machine.sample().unwrap(), None), 0).memory.clone();
     assert_eq!((left().dram.used, left().stale_bytes), (Ok(GB), 0));
     let stat = fs::read_to_string(tree.path("proc/4242/stat")).unwrap();
@@ -425,7 +425,7 @@ fn directories_that_cannot_be_listed_are_problems() {
         // The kernel refuses a link that leads to itself.
         symlink(&path, &path).unwrap();
         let mut options = Options::default();
-        options.ledgers.reach = ttmon_collect::Reach::Everybody;
+        options.ledgers.scope = ttmon_collect::LedgerScope::Everybody;
         let sample = tree.machine_with(options).sample().unwrap();
         let found = sample.problems.iter().any(|problem| problem.part == path.display().to_string() && problem.reason == Missing::IoError);
         assert!(found, "{:?}", sample.problems);

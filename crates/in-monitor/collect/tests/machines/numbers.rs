@@ -142,7 +142,7 @@ fn numbers_need_a_known_holder() {
 #[test]
 fn numbers_after_a_gone_card_are_not_certain() {
     let tree = two_n300();
-    let mut machine = tree.machine_with(Options { pace: ttmon_collect::reads::Pace::Repeated, ..Options::default() });
+    let mut machine = tree.machine_with(Options { sampling: ttmon_collect::reads::Sampling::Repeated, ..Options::default() });
     let [_, r0, ..] = unique_ids();
     let mut sample = machine.sample().unwrap();
     let numbers = |sample: &Sample| Snapshot::derive(sample, None).devices.iter().map(|device| device.metal_id.ok()).collect::<Vec<_>>();

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use ttmon_collect::reads::Pace;
+use ttmon_collect::reads::Sampling;
 use ttmon_collect::{Machine, Options};
 use ttmon_model::select::Selection;
 use ttmon_model::snapshot::State;
@@ -65,7 +65,7 @@ fn taken(machine: &mut Machine) -> Snapshot {
 }
 
 fn repeated(tree: &Tree) -> Machine {
-    tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() })
+    tree.machine_with(Options { sampling: Sampling::Repeated, ..Options::default() })
 }
 
 /// Id, gateway and serial of each chip except those of one board.

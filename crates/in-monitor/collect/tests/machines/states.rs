@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ttmon_collect::reads::Pace;
+use ttmon_collect::reads::Sampling;
 use ttmon_collect::{Error, Options};
 use ttmon_model::attributes::{ATTRIBUTES, AttributeFolder, Format};
 use ttmon_model::snapshot::State;
@@ -229,7 +229,7 @@ fn firmware_that_is_not_ready_is_starting() {
 #[test]
 fn device_that_comes_back_starting_is_seen_at_once() {
     let tree = n300();
-    let mut machine = tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() });
+    let mut machine = tree.machine_with(Options { sampling: Sampling::Repeated, ..Options::default() });
     let mut state = || device(&Snapshot::derive(&machine.sample().unwrap(), None), 0).state;
     assert_eq!([state(), state(), state()], [State::Ok; 3]);
     let (entry, elsewhere) = (tree.path(CLASS), tree.path("sys/elsewhere"));
@@ -312,10 +312,10 @@ fn any_file_may_be_rubbish() {
     let rubbish: [(&str, Vec<u8>); 4] =
         [("empty", vec![]), ("cut", b"0x".to_vec()), ("binary", vec![0xFF, 0x00, 0x1B, 0x80]), ("long", vec![b'7'; 1 << 20])];
     let tree = n300();
-    let machine = || tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() });
+    let machine = || tree.machine_with(Options { sampling: Sampling::Repeated, ..Options::default() });
     let whole = machine().sample().unwrap();
-    for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.place != AttributeFolder::Bridge) {
-        let directory = match attribute.place {
+    for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.folder != AttributeFolder::Bridge) {
+        let directory = match attribute.folder {
             AttributeFolder::Class => CLASS.to_owned(),
             AttributeFolder::Hwmon => format!("{CLASS}/device/hwmon/hwmon7"),
             AttributeFolder::Pci => format!("{CLASS}/device"),

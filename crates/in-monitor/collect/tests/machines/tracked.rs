@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::reads::Pace;
-use ttmon_collect::{Ledgers, Options, Reach};
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::reads::Sampling;
+use ttmon_collect::{LedgerScope, Ledgers, Options};
 use ttmon_model::ledger::{
     BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerCircular, LedgerRow, LedgerSample, LedgerWriter, VisibleDevices,
 };
@@ -216,8 +216,8 @@ fn a_process_is_looked_through_again_when_its_mappings_change() {
     tree.process(OTHER, "late", MINUTE);
     tree.put(&format!("proc/{OTHER}/maps"), "");
     std::fs::create_dir_all(tree.path(&format!("proc/{OTHER}/fd"))).unwrap();
-    let ledgers = Ledgers { detail: Detail::Totals, reach: Reach::Everybody, machine: 0 };
-    let mut machine = tree.machine_with(Options { pace: Pace::Repeated, ledgers, ..Options::default() });
+    let ledgers = Ledgers { detail: LedgerDetail::Totals, scope: LedgerScope::Everybody, machine: 0 };
+    let mut machine = tree.machine_with(Options { sampling: Sampling::Repeated, ledgers, ..Options::default() });
     let mut is_taken =
         |samples: usize| (0..samples).any(|_| machine.sample().unwrap().processes.iter().any(|process| process.key.pid == OTHER));
     assert!(!is_taken(6), "nothing leads to a ledger");

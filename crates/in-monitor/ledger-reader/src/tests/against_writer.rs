@@ -20,7 +20,7 @@ use crate::entry::Names;
 use crate::list::{Listing, live};
 use crate::numbers::kind_number;
 use crate::peak::PeakSet;
-use crate::{Detail, Lines, ReadError, Region};
+use crate::{LedgerDetail, Lines, ReadError, Region};
 
 fn writer(clock: ClockChoice) -> Writer {
     Writer::beside_others(Config { kind: WriterKind::Hook, version: "1.2.3", clock, machine: 5, on_created: None }, 1 << 10)
@@ -107,7 +107,7 @@ fn buffers_are_those_of_the_model() {
     session.insert(key(first, 5, 0x80), &Buffer { size: 9, flags: report::kernel_flags(2), ..Buffer::default() }).unwrap();
     drop(session);
     let region = reader(&writer);
-    let ledger = region.ledger(|_| Detail::Buffers, || region.lines().unwrap(), &mut |_, _| true).unwrap().unwrap();
+    let ledger = region.ledger(|_| LedgerDetail::Buffers, || region.lines().unwrap(), &mut |_, _| true).unwrap().unwrap();
     assert!(ledger.is_listed && ledger.exactness == Exactness::Exact);
     let [buffer, per_core, kernel] = &ledger.buffers[..] else { panic!("three: {:?}", ledger.buffers) };
     assert_eq!((buffer.allocator, buffer.kind.name(), buffer.address, buffer.size), (1, "dram", 0x4000, 4096));

@@ -13,7 +13,7 @@ use ttmon_model::ledger::Exactness;
 use ttmon_testing::encoder::{Encoder, Shape, filled};
 
 use super::{file, list, open};
-use crate::{Detail, EventCursor, ReadAt, ReadError, Region};
+use crate::{EventCursor, LedgerDetail, ReadAt, ReadError, Region};
 
 /// Reads everything. No result is larger than the tables of this version.
 fn read_all(region: &Region) {
@@ -51,7 +51,7 @@ fn read_all(region: &Region) {
 
 /// Reads everything as the rest of the program does.
 fn read_for_users(region: &Region) {
-    let ledger = region.ledger(|_| Detail::Blocks, || region.lines().unwrap(), &mut |_, _| true).unwrap().unwrap();
+    let ledger = region.ledger(|_| LedgerDetail::Blocks, || region.lines().unwrap(), &mut |_, _| true).unwrap().unwrap();
     let allocators = ledger.allocators.len();
     assert!(ledger.buffers.len() <= 1 << 20 && ledger.buffers.iter().all(|buffer| usize::from(buffer.allocator) < allocators));
     assert!(ledger.circulars.iter().all(|circular| circular.allocator < allocators));

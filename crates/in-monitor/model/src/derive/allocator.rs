@@ -165,7 +165,7 @@ fn of_programs(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work
             most = on_chip;
         }
     }
-    looks_at_programs(ledger, allocator).then(|| AllocatorKind {
+    reports_programs(ledger, allocator).then(|| AllocatorKind {
         figure: of_occupancy(&most),
         free: Err(Missing::NoSource),
         unlisted: (0, 0),
@@ -187,7 +187,7 @@ pub(super) fn of_occupancy(occupancy: &Occupancy) -> Figure {
 
 /// Returns whether an empty list means that there are no circular buffers. This is so if the hook has seen a circular buffer here, or one
 /// of any program.
-pub(super) fn looks_at_programs(ledger: &Ledger, allocator: &LedgerAllocator) -> bool {
+pub(super) fn reports_programs(ledger: &Ledger, allocator: &LedgerAllocator) -> bool {
     let had_one = allocator.rows.iter().any(|row| row.kind == BufferKind::Of(Kind::Cb));
     let is_of_programs = |name: &str| name.contains("circular") || name.contains("dataflow");
     let was_hit =

@@ -1,7 +1,7 @@
 //! Derives one chip: its state, and each value or the reason why it is missing.
 
 use super::deep;
-use super::rows::Row;
+use super::device_rows::DeviceRow;
 use crate::attributes::{ATTRIBUTES, Attr, Attributes, FROM_DEVICE, ReadInterval, TO_DEVICE};
 use crate::fields::{Files, FromFile, hex16};
 use crate::limits::{HEARTBEAT_WINDOW_MIN, NONSENSE_READINGS_MIN};
@@ -11,8 +11,8 @@ use crate::snapshot::{Device, Location, State};
 use crate::units::{BytesPerSecond, Megahertz, WordsPerSecond};
 
 /// Derives a chip on PCIe. Also returns the maximum number of lanes of its slot.
-pub(super) fn local(sample: &DeviceSample, row: &Row<'_>, problems: &mut Vec<Problem>) -> (Device, Reading<u64>) {
-    let (state, is_nonsense) = judge_state(&sample.attributes);
+pub(super) fn local(sample: &DeviceSample, row: &DeviceRow<'_>, problems: &mut Vec<Problem>) -> (Device, Reading<u64>) {
+    let (state, is_nonsense) = state_of(&sample.attributes);
     if is_nonsense {
         problems.push(Problem {
             part: format!("device {}", sample.id),
@@ -35,7 +35,7 @@ pub(super) fn local(sample: &DeviceSample, row: &Row<'_>, problems: &mut Vec<Pro
 }
 
 /// Derives a remote chip, which has no telemetry. If its gateway is being reset or gone, it has the gateway's state.
-pub(super) fn remote(row: &Row<'_>, gateway: Option<&Device>) -> Device {
+pub(super) fn remote(row: &DeviceRow<'_>, gateway: Option<&Device>) -> Device {
     let mut device = identified(row);
     deep::set_missing(&mut device, Missing::RemoteChip);
     device.serial = row.serial.map(hex16);
@@ -46,7 +46,7 @@ pub(super) fn remote(row: &Row<'_>, gateway: Option<&Device>) -> Device {
 }
 
 /// Returns a chip of which only the position in the machine is known.
-fn identified(row: &Row<'_>) -> Device {
+fn identified(row: &DeviceRow<'_>) -> Device {
     Device {
         id: row.id,
         metal_id: row.metal_id,
@@ -62,7 +62,7 @@ fn identified(row: &Row<'_>) -> Device {
 }
 
 /// Returns the state, and whether the whole sample is invalid.
-pub(super) fn judge_state(attributes: &Attributes) -> (State, bool) {
+pub(super) fn state_of(attributes: &Attributes) -> (State, bool) {
     let mut believable = 0;
     let mut reasons = Vec::new();
     for row in ATTRIBUTES.iter().filter(|row| row.is_telemetry) {
@@ -96,7 +96,7 @@ fn has_counters(attributes: &Attributes) -> bool {
 /// The files of a device, with the reasons that its state and architecture imply.
 struct Values<'a> {
     attributes: &'a Attributes,
-    row: &'a Row<'a>,
+    row: &'a DeviceRow<'a>,
     state: State,
     is_nonsense: bool,
 }
@@ -105,7 +105,7 @@ impl Values<'_> {
     fn settle<T>(&self, attr: Attr, reading: Reading<T>) -> Reading<T> {
         let attribute = attr.attribute();
         let is_from_firmware = attribute.is_from_firmware();
-        if self.is_nonsense && attribute.pace == ReadInterval::Dynamic && is_from_firmware {
+        if self.is_nonsense && attribute.interval == ReadInterval::Dynamic && is_from_firmware {
             return Err(Missing::OutOfRange);
         }
         match reading {
@@ -120,7 +120,7 @@ impl Values<'_> {
 
 impl Files for Values<'_> {
     fn read<T: FromFile>(&self, attr: Attr) -> Reading<T> {
-        self.settle(attr, self.attributes.judged(attr)).and_then(T::from_file)
+        self.settle(attr, self.attributes.in_bounds(attr)).and_then(T::from_file)
     }
 }
 
@@ -135,7 +135,7 @@ fn heartbeat_alive(device: &Device, beat: Option<Beat>) -> Reading<bool> {
     }
 }
 
-fn bytes_per_second(row: &Row<'_>, words: Reading<WordsPerSecond>) -> Reading<BytesPerSecond> {
+fn bytes_per_second(row: &DeviceRow<'_>, words: Reading<WordsPerSecond>) -> Reading<BytesPerSecond> {
     let words = words?.0;
     row.arch?.counter_word_bytes().map(|bytes| BytesPerSecond(words * bytes)).ok_or(Missing::NoSource)
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::allocator::{self, Lists, of_row};
 use super::circulars::Work;
+use super::device_rows::{DeviceRow, Ids};
 use super::launches::{Launches, launches};
 use super::process::Target;
-use super::rows::{Ids, Row};
 use super::steps::Steps;
 use super::{overlap, places, user_of};
 use crate::identity::{DeviceId, ProcessKey};
@@ -35,7 +35,7 @@ pub(super) struct Tracked {
 }
 
 /// A process, the writer of its ledger, and the contents.
-type KnownProcess = (ProcessKey, LedgerWriter, Reading<OfProcess>);
+type KnownProcess = (ProcessKey, LedgerWriter, Reading<ProcessMemory>);
 
 /// Where memory without a row may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ enum Unattributed {
 }
 
 /// One process's memory by target, and its launches.
-pub(super) struct OfProcess {
+pub(super) struct ProcessMemory {
     pub(super) places: BTreeMap<Target, PerKind<Option<Figure>>>,
     pub(super) launches: Launches,
     pub(super) overlap_bytes: Reading<u64>,
@@ -59,7 +59,7 @@ pub(super) struct OfProcess {
 
 impl Tracked {
     /// Returns a process's ledger, if it has one.
-    pub(super) fn of(&self, process: ProcessKey) -> Option<Result<&OfProcess, Missing>> {
+    pub(super) fn of(&self, process: ProcessKey) -> Option<Result<&ProcessMemory, Missing>> {
         let (.., content) = self.find(process)?;
         Some(content.as_ref().map_err(|reason| *reason))
     }
@@ -90,7 +90,7 @@ impl Tracked {
     }
 
     /// Returns whether reported memory may be on this row without being counted there.
-    pub(super) fn may_be_on(&self, row: &Row<'_>) -> bool {
+    pub(super) fn may_be_on(&self, row: &DeviceRow<'_>) -> bool {
         match self.unattributed {
             None => false,
             Some(Unattributed::Unnumbered) => row.metal_id.is_err(),
@@ -98,7 +98,7 @@ impl Tracked {
         }
     }
 
-    fn note_unattributed(&mut self, ledger: &Ledger, content: &OfProcess) {
+    fn note_unattributed(&mut self, ledger: &Ledger, content: &ProcessMemory) {
         // The process's own ledger counts only for devices that the process holds. That is checked elsewhere. Any user may write anything
         // into their own ledger.
         if ledger.writer != LedgerWriter::Service || ledger.is_mock || !content.has_unattributed() {
@@ -112,10 +112,10 @@ impl Tracked {
 
     /// Adds the report that the service received from a process with its own ledger. Both describe the same memory. A reported figure is
     /// used only if the process's own ledger has none, and only for chips that both sources identify with certainty.
-    fn complete(&mut self, number: usize, heard: OfProcess) {
+    fn complete(&mut self, number: usize, reported: ProcessMemory) {
         let Some((.., Ok(own))) = self.processes.get_mut(number) else { return };
         let is_certain = own.targets().all(|target| matches!(target, Target::Row(_)));
-        for (target, kinds) in heard.places {
+        for (target, kinds) in reported.places {
             if !is_certain || matches!(target, Target::Unmapped(_)) {
                 continue;
             }
@@ -129,7 +129,7 @@ impl Tracked {
     }
 }
 
-impl OfProcess {
+impl ProcessMemory {
     /// Returns the figures for a target.
     pub(super) fn on(&self, target: Target) -> Option<&PerKind<Option<Figure>>> {
         self.places.get(&target)
@@ -173,7 +173,7 @@ impl OfProcess {
 pub(super) fn attribute(
     sample: &Sample,
     previous: Option<&Sample>,
-    rows: &[Row<'_>],
+    rows: &[DeviceRow<'_>],
     ids: &Ids,
     steps: &mut Steps,
     problems: &mut Problems,
@@ -263,16 +263,16 @@ fn take(
     owner: ProcessKey,
     ledger: &Ledger,
     launches: Launches,
-    rows: &[Row<'_>],
+    rows: &[DeviceRow<'_>],
     ids: &Ids,
     mut work: Work<'_>,
     tracked: &mut Tracked,
-) -> (OfProcess, Vec<Problem>) {
+) -> (ProcessMemory, Vec<Problem>) {
     let mut problems = Vec::new();
     let lists = Lists::of(ledger);
     let visible = VisibleRows::of(ledger, rows, &mut work);
     let unmapped_chips = NamedChips::of(ledger);
-    let mut process = OfProcess {
+    let mut process = ProcessMemory {
         places: BTreeMap::new(),
         launches,
         overlap_bytes: Err(Missing::NotTracked),
@@ -361,7 +361,7 @@ fn add_buffers(ledger: &Ledger, allocators: &[Allocator], buffers: &mut Vec<Mapp
     }));
 }
 
-fn overlap_problem(owner: ProcessKey, target: Target, bytes: u64, rows: &[Row<'_>]) -> Problem {
+fn overlap_problem(owner: ProcessKey, target: Target, bytes: u64, rows: &[DeviceRow<'_>]) -> Problem {
     let place = match (device_of(target, rows), target) {
         (Some(device), _) => format!("device {device}"),
         (None, Target::Unmapped(id)) => format!("chip {id}"),
@@ -374,7 +374,7 @@ fn overlap_problem(owner: ProcessKey, target: Target, bytes: u64, rows: &[Row<'_
     }
 }
 
-fn device_of(target: Target, rows: &[Row<'_>]) -> Option<DeviceId> {
+fn device_of(target: Target, rows: &[DeviceRow<'_>]) -> Option<DeviceId> {
     match target {
         Target::Row(index) => rows.get(index).map(|row| row.id),
         Target::Unmapped(_) => None,
@@ -386,7 +386,7 @@ fn row_of_kind(allocator: &LedgerAllocator, kind: BufferKind) -> Option<&LedgerR
 }
 
 /// Returns the row of a chip: by its unique id, or else by its number in a process with these visible devices.
-fn row_of_chip(chip: LedgerChip, visible: &VisibleRows, rows: &[Row<'_>], ids: &Ids) -> Option<Target> {
+fn row_of_chip(chip: LedgerChip, visible: &VisibleRows, rows: &[DeviceRow<'_>], ids: &Ids) -> Option<Target> {
     let row = match (visible, chip.unique_id, chip.metal_id) {
         (VisibleRows::Mock, ..) => None,
         (_, Some(id), _) => ids.row(id),
@@ -411,7 +411,7 @@ enum VisibleRows {
 const STEPS_PER_ADDRESS: usize = 64;
 
 impl VisibleRows {
-    fn of(ledger: &Ledger, rows: &[Row<'_>], work: &mut Work<'_>) -> Self {
+    fn of(ledger: &Ledger, rows: &[DeviceRow<'_>], work: &mut Work<'_>) -> Self {
         match &ledger.visible_devices {
             _ if ledger.is_mock => Self::Mock,
             VisibleDevices::All => Self::All,
@@ -464,7 +464,7 @@ impl NamedChips {
 /// Returns the numbers and the devices of the chips that a process sees, or `None` if the numbers cannot be determined. Devices with an
 /// unknown number are omitted.
 pub fn numbering(sample: &Sample, visible: &VisibleDevices) -> Option<Vec<(u64, DeviceId)>> {
-    let rows = super::rows::list(sample);
+    let rows = super::device_rows::list(sample);
     Some(match visible {
         VisibleDevices::All => rows.iter().filter_map(|row| Some((row.metal_id.ok()?, row.id))).collect(),
         VisibleDevices::Cut => return None,
@@ -473,7 +473,7 @@ pub fn numbering(sample: &Sample, visible: &VisibleDevices) -> Option<Vec<(u64, 
 }
 
 /// Returns the rows in TT_VISIBLE_DEVICES, in the order of their numbers inside the process.
-fn seen_rows(rows: &[Row<'_>], visible: &str) -> Option<Vec<usize>> {
+fn seen_rows(rows: &[DeviceRow<'_>], visible: &str) -> Option<Vec<usize>> {
     let mut seen: Vec<usize> = Vec::new();
     for word in visible.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         seen.extend(visible_rows(rows, word)?);
@@ -486,10 +486,10 @@ fn seen_rows(rows: &[Row<'_>], visible: &str) -> Option<Vec<usize>> {
 
 /// Returns the local rows for an item of TT_VISIBLE_DEVICES, or `None` if they are not known. UMD before 0.9.3 interpreted integers as /dev
 /// numbers. Later versions interpret them as positions in the order of addresses. If the two differ, the result is unknown.
-fn visible_rows(rows: &[Row<'_>], word: &str) -> Option<Vec<usize>> {
+fn visible_rows(rows: &[DeviceRow<'_>], word: &str) -> Option<Vec<usize>> {
     if word.contains([':', '.']) {
         // UMD cannot see a chip without an address, either.
-        let fits = |row: &Row<'_>| row.local.and_then(|local| local.bdf.ok()).is_some_and(|bdf| bdf.to_string().contains(word));
+        let fits = |row: &DeviceRow<'_>| row.local.and_then(|local| local.bdf.ok()).is_some_and(|bdf| bdf.to_string().contains(word));
         return Some((0..rows.len()).filter(|index| fits(&rows[*index])).collect());
     }
     let number: u64 = word.parse().ok()?;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::rows::{self, Ids, Row, holders};
+use super::device_rows::{self, DeviceRow, Ids, holders};
 use crate::cluster::Cluster;
 use crate::identity::{DeviceId, ranges};
 use crate::ledger::VisibleDevices;
@@ -15,7 +15,7 @@ use crate::sample::{Problem, Proven, Sample};
 
 /// Sets the numbers of rows that have none: first the numbers that ledgers prove, then the last one by elimination. Contradicted claims
 /// prove nothing.
-pub(super) fn apply(rows: &mut [Row<'_>], sample: &Sample) {
+pub(super) fn apply(rows: &mut [DeviceRow<'_>], sample: &Sample) {
     if sample.cluster.is_some() || rows.iter().all(|row| row.metal_id.is_ok()) {
         return;
     }
@@ -71,11 +71,11 @@ impl Claims {
 
     /// Collects the claims of running programs and those from earlier samples. While a card is missing, earlier claims are ignored, because
     /// programs that start now number the chips differently.
-    fn of(rows: &[Row<'_>], sample: &Sample) -> Self {
+    fn of(rows: &[DeviceRow<'_>], sample: &Sample) -> Self {
         let ids = Ids::of(rows);
         let mut claims = Self::default();
         live(rows, &ids, sample).for_each(|claim| claims.add(claim));
-        if !rows.iter().any(rows::is_gone) {
+        if !rows.iter().any(device_rows::is_gone) {
             for Proven { number, unique_id, .. } in sample.proven.iter().copied() {
                 ids.row(unique_id).into_iter().for_each(|row| claims.add(Claim { row, number, unique_id }));
             }
@@ -85,7 +85,7 @@ impl Claims {
 }
 
 /// Reports the devices for which the claims contradict each other.
-pub(super) fn report_contradictions(rows: &[Row<'_>], sample: &Sample, problems: &mut Vec<Problem>) {
+pub(super) fn report_contradictions(rows: &[DeviceRow<'_>], sample: &Sample, problems: &mut Vec<Problem>) {
     if sample.cluster.is_some() {
         return;
     }
@@ -104,7 +104,7 @@ pub(super) fn report_contradictions(rows: &[Row<'_>], sample: &Sample, problems:
 
 /// Returns the claims of running programs that see all devices, for chips that the program itself holds. Any user may write anything into a
 /// ledger.
-fn live<'s>(rows: &'s [Row<'_>], ids: &'s Ids, sample: &'s Sample) -> impl Iterator<Item = Claim> + use<'s> {
+fn live<'s>(rows: &'s [DeviceRow<'_>], ids: &'s Ids, sample: &'s Sample) -> impl Iterator<Item = Claim> + use<'s> {
     // An unreadable ledger claims nothing.
     let ledgers = sample.ledgers.iter().filter_map(|ledger| Some((ledger.owner.pid, ledger.content.as_ref().ok()?)));
     let whole = ledgers.filter(|(_, ledger)| !ledger.is_mock && ledger.visible_devices == VisibleDevices::All);
@@ -125,7 +125,7 @@ pub fn proven(sample: &Sample) -> Vec<Proven> {
     if sample.cluster.is_some() || (sample.ledgers.is_empty() && !is_any_contested) {
         return sample.proven.clone();
     }
-    let rows = rows::list(sample);
+    let rows = device_rows::list(sample);
     let claims = Claims::of(&rows, sample);
     let live: HashSet<Claim> = live(&rows, &Ids::of(&rows), sample).collect();
     let keep = |claim: &Claim| {
@@ -142,12 +142,12 @@ pub fn proven(sample: &Sample) -> Vec<Proven> {
 
 /// Returns whether a chip has no certain number.
 pub fn lacks_numbers(sample: &Sample) -> bool {
-    rows::list(sample).iter().any(|row| row.metal_id.is_err())
+    device_rows::list(sample).iter().any(|row| row.metal_id.is_err())
 }
 
 /// Returns whether a cluster descriptor describes this machine: it has each chip once, by its unique id, with the same position on PCIe.
 pub fn describes(cluster: &Cluster, sample: &Sample) -> bool {
-    let rows = rows::list(sample);
+    let rows = device_rows::list(sample);
     let ids = Ids::of(&rows);
     let mut seen = HashSet::new();
     cluster.chips.len() == rows.len()

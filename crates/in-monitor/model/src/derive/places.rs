@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::allocator::{Lists, looks_at_programs, of_occupancy};
+use super::allocator::{Lists, of_occupancy, reports_programs};
 use super::circulars::{Occupancy, Work, occupancy};
-use super::ledger::OfProcess;
+use super::ledger::ProcessMemory;
 use super::process::Target;
 use crate::kernels::KernelTypes;
 use crate::ledger::{Ledger, LedgerAllocator, LedgerSharedPeak, LedgerWriter};
@@ -13,7 +13,7 @@ use crate::missing::{Missing, Reading};
 use crate::snapshot::Allocator;
 
 /// Adds up the allocators' buffers per chip. The hook's figures are not added to those that the program reports itself.
-pub(super) fn add_buffers(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>], allocators: &[Allocator]) {
+pub(super) fn add_buffers(process: &mut ProcessMemory, ledger: &Ledger, targets: &[Vec<Target>], allocators: &[Allocator]) {
     let mut hooked: BTreeSet<(Target, Kind)> = BTreeSet::new();
     let is_hook = |index: &usize| ledger.allocators[*index].origin == LedgerWriter::Hook;
     let (by_hook, by_program): (Vec<usize>, Vec<usize>) = (0..ledger.allocators.len()).partition(is_hook);
@@ -61,8 +61,8 @@ fn add(sum: &mut Option<Figure>, new: &Figure, shared: Option<LedgerSharedPeak>)
 }
 
 /// Adds the circular buffers of programs on each chip, over all allocators. Those of a closed allocator are gone.
-pub(super) fn add_programs(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, work: &mut Work<'_>) {
-    let looks = |allocator: &LedgerAllocator| allocator.origin == LedgerWriter::Hook && looks_at_programs(ledger, allocator);
+pub(super) fn add_programs(process: &mut ProcessMemory, ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, work: &mut Work<'_>) {
+    let looks = |allocator: &LedgerAllocator| allocator.origin == LedgerWriter::Hook && reports_programs(ledger, allocator);
     let mut here: BTreeMap<Target, Vec<(usize, usize)>> = BTreeMap::new();
     for (index, chips) in targets.iter().enumerate().filter(|(index, _)| looks(&ledger.allocators[*index])) {
         for (chip, target) in chips.iter().enumerate() {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::ledger::{OfProcess, Tracked};
-use super::rows::{self, Ids, Row};
+use super::device_rows::{self, DeviceRow, Ids};
+use super::ledger::{ProcessMemory, Tracked};
 use super::steps::Steps;
 use super::user_of;
 use crate::identity::DeviceId;
@@ -38,7 +38,7 @@ pub(super) enum Target {
     Unmapped(u64),
 }
 
-pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, steps: &mut Steps, problems: &mut Problems) -> Attribution {
+pub(super) fn attribute(sample: &Sample, rows: &[DeviceRow<'_>], ids: &Ids, steps: &mut Steps, problems: &mut Problems) -> Attribution {
     let mut attribution = Attribution {
         live: vec![Vec::new(); sample.processes.len()],
         nonsense: Vec::new(),
@@ -63,7 +63,7 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, steps: &mu
         }
         let target = row.map_or(Target::Unmapped(region.unique_id), Target::Row);
         // Unknown holders are not searched.
-        let holders = row.and_then(|row| rows::holders(rows, &rows[row]).ok()).map_or(0, |users| users.pids.len());
+        let holders = row.and_then(|row| device_rows::holders(rows, &rows[row]).ok()).map_or(0, |users| users.pids.len());
         for slot in &content.slots {
             // Each process with this pid is searched among the holders. One step covers eight pids.
             let cost = numbered.with(slot.pid).len() * (1 + holders / 8);
@@ -95,7 +95,7 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, steps: &mu
 }
 
 /// Returns whether the use is within the capacity of the chip.
-fn fits_chip(used: &PerKind<u64>, row: &Row<'_>) -> bool {
+fn fits_chip(used: &PerKind<u64>, row: &DeviceRow<'_>) -> bool {
     row.product.is_none_or(|product| {
         // The maximum number of cores of any such chip. Harvesting is not published.
         let l1 = 140 * product.arch.l1_bytes_per_core();
@@ -124,7 +124,7 @@ impl<'a> Numbered<'a> {
 /// Returns the live process that owns a slot. A slot has the pid in the writer's own namespace and is never removed after a crash, so the
 /// process must have started before the slot was last written. Every user may create a file that names any process. Therefore a process
 /// that does not hold the chip must have the slot's name, and its user must be allowed to write to the file.
-fn owner(numbered: &Numbered<'_>, rows: &[Row<'_>], region: &RegionSample, slot: &region::Slot, row: Option<usize>) -> Option<usize> {
+fn owner(numbered: &Numbered<'_>, rows: &[DeviceRow<'_>], region: &RegionSample, slot: &region::Slot, row: Option<usize>) -> Option<usize> {
     // A holder of the chip without readable facts is accepted.
     let is_older = |process: &ProcessSample| match &process.facts {
         Ok(facts) => {
@@ -134,7 +134,7 @@ fn owner(numbered: &Numbered<'_>, rows: &[Row<'_>], region: &RegionSample, slot:
         Err(reason) => *reason != Missing::Gone,
     };
     // If the holders are unknown, the slot's name decides.
-    let holders: &[u32] = row.and_then(|row| rows::holders(rows, &rows[row]).ok()).map_or(&[], |users| &users.pids);
+    let holders: &[u32] = row.and_then(|row| device_rows::holders(rows, &rows[row]).ok()).map_or(&[], |users| &users.pids);
     let is_holder = |process: &ProcessSample| holders.contains(&process.key.pid);
     let of_host = |process: &ProcessSample| process.key.pid == slot.pid;
     let may_have_written = |process: &ProcessSample| {
@@ -159,7 +159,7 @@ fn owner(numbered: &Numbered<'_>, rows: &[Row<'_>], region: &RegionSample, slot:
 pub(super) fn list(
     sample: &Sample,
     previous: Option<&Sample>,
-    rows: &[Row<'_>],
+    rows: &[DeviceRow<'_>],
     attribution: &Attribution,
     tracked: &Tracked,
 ) -> Vec<Process> {
@@ -178,7 +178,7 @@ pub(super) fn list(
 
 /// All sources of information about processes.
 struct Reports<'a> {
-    rows: &'a [Row<'a>],
+    rows: &'a [DeviceRow<'a>],
     attribution: &'a Attribution,
     tracked: &'a Tracked,
     /// Pids and the rows that they hold, sorted.
@@ -244,8 +244,8 @@ impl Reports<'_> {
     }
 
     /// Returns the rows that a process holds or has memory on, sorted. There are few.
-    fn rows_of(&self, process: &ProcessSample, mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<usize> {
-        let targets = mine.iter().map(|(target, _)| *target).chain(ledger.into_iter().flat_map(OfProcess::targets));
+    fn rows_of(&self, process: &ProcessSample, mine: &[Slot], ledger: Option<&ProcessMemory>) -> Vec<usize> {
+        let targets = mine.iter().map(|(target, _)| *target).chain(ledger.into_iter().flat_map(ProcessMemory::targets));
         let with_memory = targets.filter_map(|target| match target {
             Target::Row(row) => Some(row),
             Target::Unmapped(_) => None,
@@ -256,7 +256,7 @@ impl Reports<'_> {
         rows
     }
 
-    fn devices(&self, number: usize, process: &ProcessSample, mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<DeviceUse> {
+    fn devices(&self, number: usize, process: &ProcessSample, mine: &[Slot], ledger: Option<&ProcessMemory>) -> Vec<DeviceUse> {
         let denied = matches!(self.tracked.of(process.key), Some(Err(Missing::NoPermission)));
         let mut devices = Vec::new();
         for index in self.rows_of(process, mine, ledger) {
@@ -282,14 +282,14 @@ impl Reports<'_> {
 }
 
 /// Returns the pids and rows of all known holders. If those of a row are unknown, its memory has the reason.
-fn held(rows: &[Row<'_>]) -> Vec<(u32, usize)> {
+fn held(rows: &[DeviceRow<'_>]) -> Vec<(u32, usize)> {
     let users = rows.iter().enumerate().filter_map(|(index, row)| Some((index, row.local?.users.as_ref().ok()?)));
     let mut held: Vec<(u32, usize)> = users.flat_map(|(index, users)| users.pids.iter().map(move |pid| (*pid, index))).collect();
     held.sort_unstable();
     held
 }
 
-fn unmapped(mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
+fn unmapped(mine: &[Slot], ledger: Option<&ProcessMemory>) -> Vec<Unmapped> {
     let reported = mine.iter().map(|(target, _)| *target);
     let tracked = ledger.into_iter().flat_map(|ledger| ledger.targets());
     let mut ids: Vec<u64> = reported
@@ -301,7 +301,7 @@ fn unmapped(mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
         .collect();
     ids.sort_unstable();
     ids.dedup();
-    let unique_ids = ledger.filter(|_| !ids.is_empty()).map_or_else(BTreeMap::new, OfProcess::unique_ids);
+    let unique_ids = ledger.filter(|_| !ids.is_empty()).map_or_else(BTreeMap::new, ProcessMemory::unique_ids);
     let of = |id| {
         let target = Target::Unmapped(id);
         let kinds = figures(ledger.and_then(|ledger| ledger.on(target)), used_on(mine, target).as_ref(), None, Missing::NotTracked);

@@ -73,7 +73,7 @@ macro_rules! files {
     (
         $item:ident $table:ident { $($more:tt)* }
         $($(let $member:ident: $type:ty =
-                $(file($attr:ident $place:ident $file:literal $format:ident $pace:ident $bounds:expr, $telemetry:literal, $since:expr))?
+                $(file($attr:ident $folder:ident $file:literal $format:ident $interval:ident $bounds:expr, $telemetry:literal, $since:expr))?
                 $(or($reason:ident))? $(is($default:expr))?,)?
           $(part $part:literal ($($path:tt)+),)? $(made $made:literal = $get:expr,)?
           $title:literal, $section:ident, $unit:ident, $help:literal $(.$modifier:ident($($argument:tt)*))*;)*
@@ -88,11 +88,11 @@ macro_rules! files {
         /// The files, in the order of [`Attr`].
         pub const ATTRIBUTES: &[Attribute] = &[
             $($($(Attribute {
-                attr: Attr::$attr, place: AttributeFolder::$place, file: $file, format: Format::$format, pace: ReadInterval::$pace,
+                attr: Attr::$attr, folder: AttributeFolder::$folder, file: $file, format: Format::$format, interval: ReadInterval::$interval,
                 bounds: $bounds, is_telemetry: $telemetry, since: $since,
             },)?)?)*
             $(Attribute {
-                attr: Attr::$other, place: AttributeFolder::$other_place, file: $other_file, format: Format::$other_format, pace: ReadInterval::$other_pace,
+                attr: Attr::$other, folder: AttributeFolder::$other_place, file: $other_file, format: Format::$other_format, interval: ReadInterval::$other_pace,
                 bounds: $other_bounds, is_telemetry: $other_telemetry, since: $other_since,
             }),*
         ];

@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use ttmon_client::hooked;
-use ttmon_collect::ledgers::Detail;
-use ttmon_collect::{Isolation, Ledgers, Options, Reach, Root};
+use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::{Isolation, LedgerScope, Ledgers, Options, Root};
 use ttmon_ledger::layout::{self, kind, origin};
 use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, Key, KindGeometry};
 use ttmon_model::{Kind, Missing, Snapshot};
@@ -32,7 +32,7 @@ fn track() {
 }
 
 fn listed(made: &Made) -> Snapshot {
-    let ledgers = Ledgers { reach: Reach::Holders, detail: Detail::Blocks, ..Options::default().ledgers };
+    let ledgers = Ledgers { scope: LedgerScope::Holders, detail: LedgerDetail::Blocks, ..Options::default().ledgers };
     let options = Options { isolation: Isolation::Threads, ledgers, ..Options::default() };
     Snapshot::derive(&ttmon_collect::Machine::new(Root::at(made.path()), options).unwrap().sample().unwrap(), None)
 }

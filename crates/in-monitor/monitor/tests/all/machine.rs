@@ -8,7 +8,7 @@ use std::sync::Once;
 
 use tempfile::TempDir;
 use ttmon_client::{TTMON_DRAM, TTMON_L1, TTMON_L1_SMALL, TTMON_TRACE};
-use ttmon_collect::{Isolation, Ledgers, Options, Reach, Root};
+use ttmon_collect::{Isolation, LedgerScope, Ledgers, Options, Root};
 use ttmon_model::Snapshot;
 use ttmon_sim::{Machine, Spec};
 use ttmon_testing::KilledOnDrop;
@@ -66,8 +66,8 @@ pub(crate) fn track() {
 }
 
 /// Returns the snapshot of the machine below a directory, read in the same way as by `ttmon`.
-pub(crate) fn snapshot(tree: &Path, reach: Reach) -> Snapshot {
-    let ledgers = Ledgers { reach, ..Options::default().ledgers };
+pub(crate) fn snapshot(tree: &Path, scope: LedgerScope) -> Snapshot {
+    let ledgers = Ledgers { scope, ..Options::default().ledgers };
     let options = Options { isolation: Isolation::Threads, ledgers, ..Options::default() };
     let sample = ttmon_collect::Machine::new(Root::at(tree), options).unwrap().sample().unwrap();
     Snapshot::derive(&sample, None)

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use ttmon_collect::Reach;
+use ttmon_collect::LedgerScope;
 
 use crate::lines::lines;
 use crate::machine::{Made, snapshot, track};
@@ -22,7 +22,7 @@ fn c_and_cpp_see_what_ttmon_sees() {
     }
     let made = full_machine();
     let folder = tempfile::tempdir().unwrap();
-    let expected = lines(&snapshot(made.path(), Reach::Holders), &made.pids());
+    let expected = lines(&snapshot(made.path(), LedgerScope::Holders), &made.pids());
     assert!(expected.contains("source=ledger") && expected.contains("source=shm") && expected.contains("remote_chip"), "{expected}");
     for source in ["figures.c", "figures.cpp"] {
         let said = succeeds(Command::new(program(&folder, source)).arg(made.path()).args(made.pids().iter().map(u32::to_string)));
@@ -92,5 +92,5 @@ fn the_library_has_a_name_and_is_not_unloaded() {
 #[test]
 fn python_sees_what_ttmon_sees() {
     let made = full_machine();
-    python_prints(made.path(), &made.pids(), &lines(&snapshot(made.path(), Reach::Holders), &made.pids()));
+    python_prints(made.path(), &made.pids(), &lines(&snapshot(made.path(), LedgerScope::Holders), &made.pids()));
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use ttmon_collect::Reach;
+use ttmon_collect::LedgerScope;
 use ttmon_model::memory::{Figure, PerKind};
 use ttmon_model::snapshot::Status;
 use ttmon_model::{DeviceId, Kind, Missing, Reading};
@@ -22,7 +22,7 @@ fn figures(kinds: &PerKind<Figure>) -> Vec<[Reading<u64>; 4]> {
 fn figures_are_those_of_the_snapshot() {
     track();
     let made = Made::new("n300,p150,procs=3");
-    let (expected, monitor) = (snapshot(made.path(), Reach::Holders), Monitor::at(made.path()).unwrap());
+    let (expected, monitor) = (snapshot(made.path(), LedgerScope::Holders), Monitor::at(made.path()).unwrap());
     assert_eq!(monitor.device_ids().unwrap(), [0, 1, 2]);
     assert_eq!(monitor.device_count().unwrap(), 3);
     for device in &expected.devices {
@@ -84,7 +84,7 @@ fn a_tracked_process_without_a_device_is_found() {
     let monitor = Monitor::at(made.path()).unwrap();
     assert_eq!(monitor.system_stats(0).unwrap().unwrap().dram_used, Ok(0));
     let stats = monitor.process_stats(std::process::id()).unwrap().unwrap();
-    let expected = snapshot(made.path(), Reach::Everybody);
+    let expected = snapshot(made.path(), LedgerScope::Everybody);
     let (here, expected) = (&stats.devices[0], &expected.processes[0].devices[0]);
     assert_eq!((here.device, figures(&here.kinds)), (expected.device, figures(&expected.kinds)));
     assert_eq!((stats.status, stats.on(0).unwrap()[Kind::L1].used), (Status::Tracked, Ok(1000)));
@@ -141,7 +141,7 @@ fn a_chip_that_hangs_costs_its_own_figures_only() {
     let ill = monitor.system_stats(0).unwrap().unwrap();
     let well = monitor.system_stats(1).unwrap().unwrap();
     assert!(ill.temperature.is_err() && well.temperature.is_ok());
-    assert_eq!(snapshot(made.path(), Reach::Holders).device(DeviceId(0)).unwrap().temperature, ill.temperature);
+    assert_eq!(snapshot(made.path(), LedgerScope::Holders).device(DeviceId(0)).unwrap().temperature, ill.temperature);
 }
 
 #[test]

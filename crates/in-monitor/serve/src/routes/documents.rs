@@ -8,7 +8,7 @@ use hyper::Response;
 use serde_json::{Value, json};
 use ttmon_alerts::Sender;
 use ttmon_collect::budget::Budget;
-use ttmon_collect::ledgers::{self, Detail, OpenLedger};
+use ttmon_collect::ledgers::{self, LedgerDetail, OpenLedger};
 use ttmon_collect::reads::boot_time;
 use ttmon_json::{BuffersJson, DevicesJson, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
 use ttmon_model::ledger::LedgerSample;
@@ -100,7 +100,7 @@ pub(super) async fn buffers(service: &Arc<Service>, view: View, parameters: &Par
     let version = service.version;
     let text = service.turns.make(view, move || {
         let order = BufferOrder::Size;
-        let mut snapshot = with_buffers(&newest, view, pid, Detail::First(order, limit));
+        let mut snapshot = with_buffers(&newest, view, pid, LedgerDetail::First(order, limit));
         let mut buffers = mem::take(&mut snapshot.buffers);
         let left_out: u64 = snapshot.allocators.iter().map(|allocator| allocator.buffers_left_out).sum();
         let count = buffers.len().saturating_add(usize::try_from(left_out).unwrap_or(usize::MAX));
@@ -124,9 +124,9 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, parameters: &Para
         return part(service, Answer::Snapshot, view).await;
     }
     let detail = match parts {
-        MemoryParts { banks: true, .. } | MemoryParts { blocks: true, .. } => Detail::Blocks,
-        _ if has_parts => Detail::Buffers,
-        _ => Detail::Totals,
+        MemoryParts { banks: true, .. } | MemoryParts { blocks: true, .. } => LedgerDetail::Blocks,
+        _ if has_parts => LedgerDetail::Buffers,
+        _ => LedgerDetail::Totals,
     };
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
@@ -159,7 +159,7 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, parameters: &Para
 }
 
 /// Returns the snapshot with the live buffers that this client may see.
-fn with_buffers(newest: &Published, view: View, pid: Option<u32>, detail: Detail) -> Snapshot {
+fn with_buffers(newest: &Published, view: View, pid: Option<u32>, detail: LedgerDetail) -> Snapshot {
     let is_wanted = |process: &&Process| view.has(process) && pid.is_none_or(|pid| pid == process.key.pid);
     let wanted: HashSet<ProcessKey> = newest.snapshot.processes.iter().filter(is_wanted).map(|process| process.key).collect();
     let read = newest.ledgers.iter().filter(|found| wanted.contains(&found.owner));

@@ -66,7 +66,7 @@ impl Tree {
     fn path(&self, device: u32, row: &Attribute) -> PathBuf {
         let class = self.root().join(format!("sys/class/tenstorrent/tenstorrent!{device}"));
         let hwmon = class.join("device/hwmon");
-        match row.place {
+        match row.folder {
             AttributeFolder::Class => class.join(row.file),
             AttributeFolder::Hwmon => fs::read_dir(hwmon).unwrap().next().unwrap().unwrap().path().join(row.file),
             AttributeFolder::Pci => class.join("device").join(row.file),
@@ -176,7 +176,7 @@ fn check_bounds(tree: &Tree, device: u32, driver: Version, what: &str) {
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.ends_with('\n') && text.lines().count() == 1, "{what}: {} {text:?}", row.file);
         match row.parse(&text) {
-            Ok(raw) => assert_eq!(row.judge(&raw), Ok(()), "{what}: {} {text:?}", row.file),
+            Ok(raw) => assert_eq!(row.check_bounds(&raw), Ok(()), "{what}: {} {text:?}", row.file),
             // A machine may have no NUMA node.
             Err(Missing::NoSource) if row.format == Format::DecimalOrNone => {}
             Err(reason) => panic!("{what}: {} {text:?}: {reason:?}", row.file),

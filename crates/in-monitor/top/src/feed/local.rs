@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use ttmon_buffer_history::{Recorder, Scene};
-use ttmon_collect::ledgers::Detail;
+use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::{Error, Machine};
 use ttmon_hosts::Service;
 use ttmon_model::select::Selection;
@@ -84,7 +84,7 @@ impl Local {
                     }
                     Ok(Request::Buffers(wanted)) => {
                         wants_buffers = wanted;
-                        self.machine.set_detail(if wanted { Detail::Blocks } else { Detail::Totals });
+                        self.machine.set_detail(if wanted { LedgerDetail::Blocks } else { LedgerDetail::Totals });
                         if wanted {
                             break;
                         }

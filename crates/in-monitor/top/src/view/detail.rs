@@ -98,7 +98,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
         lines.push(title(section.name()));
         for field in fields {
             let from = field.attr().map_or("", |attr| attr.attribute().file);
-            let age = field.attr().map_or("", |attr| match attr.attribute().pace {
+            let age = field.attr().map_or("", |attr| match attr.attribute().interval {
                 ReadInterval::Dynamic => NOW,
                 ReadInterval::Slow => "seldom",
                 ReadInterval::Static => "once",

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tar::{Builder, EntryType, Header};
 use ttmon_collect::Root;
 use ttmon_collect::reads::isolate::Reader;
-use ttmon_collect::reads::{Lane, Pace, Request, Want};
+use ttmon_collect::reads::{Lane, Request, Sampling, Want};
 use ttmon_model::attributes::{ATTRIBUTES, AttributeFolder};
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 
@@ -95,7 +95,8 @@ pub(crate) fn tree(
         }
     }
     let paths: Vec<PathBuf> = wanted.into_iter().collect();
-    let request = |path: &PathBuf| Request { path: path.clone(), want: Want::Beginning, bytes_max: ATTRIBUTE_BYTES_MAX, pace: Pace::Once };
+    let request =
+        |path: &PathBuf| Request { path: path.clone(), want: Want::Beginning, bytes_max: ATTRIBUTE_BYTES_MAX, sampling: Sampling::Once };
     // The files of a directory may hang together, so they share a lane.
     let mut lanes: BTreeMap<&Path, Vec<Request>> = BTreeMap::new();
     for path in &paths {
@@ -127,7 +128,7 @@ fn devices_files(class: &Path, wanted: &mut BTreeSet<PathBuf>, links: &mut BTree
     follow(&pci.join("driver"), links);
     let sensors = listed(&pci.join("hwmon"));
     for row in ATTRIBUTES {
-        match row.place {
+        match row.folder {
             AttributeFolder::Class => _ = wanted.insert(own.join(row.file)),
             AttributeFolder::Counters => _ = wanted.insert(own.join("pcie_perf_counters").join(row.file)),
             AttributeFolder::Pci => _ = wanted.insert(pci.join(row.file)),

@@ -20,7 +20,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 use ttmon_buffer_history::CommandEnd;
-use ttmon_collect::{Life, Root};
+use ttmon_collect::{ProcessStat, Root};
 
 use super::program;
 
@@ -221,8 +221,8 @@ impl Child {
             if pid == self.pid() {
                 return true;
             }
-            match Life::of(&proc, pid) {
-                Some(Life { parent, .. }) if parent > 1 => pid = parent,
+            match ProcessStat::of(&proc, pid) {
+                Some(ProcessStat { parent, .. }) if parent > 1 => pid = parent,
                 _ => return false,
             }
         }

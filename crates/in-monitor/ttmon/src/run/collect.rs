@@ -14,7 +14,7 @@ use ttmon_buffer_history::History;
 use ttmon_buffer_history::LedgerSummary;
 use ttmon_buffer_history::{FeedError, LedgerFeed, Trace};
 use ttmon_collect::handover::{self, HandedLedger, Receiver};
-use ttmon_collect::{Life, Root};
+use ttmon_collect::{ProcessStat, Root};
 use ttmon_ledger_reader::Region;
 use ttmon_model::phase::HostMemory;
 
@@ -279,7 +279,7 @@ impl CollectedLedger {
     fn is_running(&self) -> bool {
         let identity = self.region.identity();
         let pid = self.pid.unwrap_or(identity.pid);
-        Life::of(&Root::real().proc, pid).is_some_and(|life| !life.has_ended && life.start_ticks == identity.start_ticks)
+        ProcessStat::of(&Root::real().proc, pid).is_some_and(|stat| !stat.has_ended && stat.start_ticks == identity.start_ticks)
     }
 }
 

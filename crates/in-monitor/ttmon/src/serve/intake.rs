@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use ttmon_allocation_server::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store, make_directory};
 use ttmon_collect::handover::Receiver;
 use ttmon_collect::ledgers::OpenLedger;
-use ttmon_collect::{Error, Machine, Reach};
+use ttmon_collect::{Error, LedgerScope, Machine};
 use ttmon_model::Snapshot;
 use ttmon_serve::IntakeCallbacks;
 
@@ -41,7 +41,7 @@ pub(super) fn open(context: &Context, request: &ServeRequest, placed: &MachineCo
     root.served.clear();
     // With `--deep`, the sampler of the service reads the chips, not this machine.
     let mut options = ttmon_collect::Options { deep: None, ..placed.options.clone() };
-    options.ledgers.reach = Reach::Holders;
+    options.ledgers.scope = LedgerScope::Holders;
     Ok(Some(Machine::new(root, options)?))
 }
 

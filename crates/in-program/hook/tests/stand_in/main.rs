@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 use ttmon_ledger::layout::{CIRCULARS, Lost, Op, circular, kind};
-use ttmon_ledger_reader::{Detail, Region, buffer_kind};
+use ttmon_ledger_reader::{LedgerDetail, Region, buffer_kind};
 use ttmon_model::Kind;
 use ttmon_model::event::Refused;
 use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, Ledger, LedgerCircular, LedgerRefusal, VisibleDevices};
@@ -175,7 +175,7 @@ impl Program {
 
     fn ledger(&self) -> Ledger {
         let region = self.region().expect("it has a ledger");
-        let ledger = region.ledger(|_| Detail::Buffers, || region.lines().expect("readable"), &mut |_, _| true);
+        let ledger = region.ledger(|_| LedgerDetail::Buffers, || region.lines().expect("readable"), &mut |_, _| true);
         ledger.expect("readable").expect("no limits")
     }
 

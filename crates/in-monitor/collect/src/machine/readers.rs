@@ -11,7 +11,7 @@ use crate::reads::{Lane, LaneReply, Pool, Reply, Request};
 use crate::root::Root;
 
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct Readers {
     place: ReadBy,
     read_timeout: Duration,
     base: Option<PathBuf>,
@@ -23,7 +23,7 @@ enum ReadBy {
     Process(Reader),
 }
 
-impl Files {
+impl Readers {
     /// Forks, unless the options select threads.
     pub(crate) fn new(root: &Root, options: &Options) -> Result<Self, Error> {
         let (read_timeout, base) = (options.read_timeout, root.base.clone());
@@ -84,9 +84,9 @@ fn frames(lanes: Vec<Lane>) -> Vec<Vec<Lane>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reads::{Pace, Want};
+    use crate::reads::{Sampling, Want};
 
-    impl Files {
+    impl Readers {
         pub(in super::super) fn of_reader(reader: Reader) -> Self {
             Self { place: ReadBy::Process(reader), read_timeout: Duration::from_millis(200), base: None }
         }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn replies_of_a_frame_fit_into_it() {
-        let request = |bytes_max| Request { path: "/proc/7/root/dev/shm".into(), want: Want::Names, bytes_max, pace: Pace::Once };
+        let request = |bytes_max| Request { path: "/proc/7/root/dev/shm".into(), want: Want::Names, bytes_max, sampling: Sampling::Once };
         let lane = |key: u64| Lane { key, requests: [request(if key == 900 { 100 << 20 } else { 256 << 10 })].into() };
         let frames = frames((0..1000).map(lane).collect());
         assert!(frames.iter().flatten().map(|lane| lane.key).eq(0..1000));

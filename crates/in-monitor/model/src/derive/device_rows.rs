@@ -13,7 +13,7 @@ use crate::snapshot::State;
 
 /// One chip before its fields are derived.
 #[derive(Debug)]
-pub(super) struct Row<'a> {
+pub(super) struct DeviceRow<'a> {
     pub(super) id: DeviceId,
     pub(super) local: Option<&'a DeviceSample>,
     pub(super) via: Reading<DeviceId>,
@@ -33,7 +33,7 @@ pub(super) struct Row<'a> {
 pub(super) struct Ids(HashMap<u64, Option<usize>>);
 
 impl Ids {
-    pub(super) fn of(rows: &[Row<'_>]) -> Self {
+    pub(super) fn of(rows: &[DeviceRow<'_>]) -> Self {
         let mut found = HashMap::new();
         for (index, row) in rows.iter().enumerate() {
             for id in row.unique_id.iter().chain(row.candidates.iter().filter(|_| row.unique_id.is_none())) {
@@ -50,8 +50,8 @@ impl Ids {
     }
 }
 
-pub(super) fn list(sample: &Sample) -> Vec<Row<'_>> {
-    let mut rows: Vec<Row<'_>> = sample.devices.iter().map(|device| local_row(sample, device)).collect();
+pub(super) fn list(sample: &Sample) -> Vec<DeviceRow<'_>> {
+    let mut rows: Vec<DeviceRow<'_>> = sample.devices.iter().map(|device| local_row(sample, device)).collect();
     number_locals(&mut rows, sample);
     let mut remotes = remotes_of_cluster(sample, &rows);
     // Boards that are missing in the descriptor have the standard chips of their type.
@@ -59,16 +59,16 @@ pub(super) fn list(sample: &Sample) -> Vec<Row<'_>> {
     remotes.sort_by_key(|row| row.via.map_or(u32::MAX, |id| id.0));
     let first = rows.iter().map(|row| row.id.0 + 1).max().unwrap_or(0);
     for (remote, id) in remotes.into_iter().zip(first..) {
-        rows.push(Row { id: DeviceId(id), ..remote });
+        rows.push(DeviceRow { id: DeviceId(id), ..remote });
     }
     numbers::apply(&mut rows, sample);
     rows
 }
 
 /// Reports missing ids if the ids of remote chips depend on them.
-pub(super) fn report_missing(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
+pub(super) fn report_missing(rows: &[DeviceRow<'_>], problems: &mut Vec<Problem>) {
     let Some(last) = rows.iter().filter_map(|row| row.via.ok()).max() else { return };
-    let is_known = |row: &&Row<'_>| row.product.is_some() || row.board.is_ok();
+    let is_known = |row: &&DeviceRow<'_>| row.product.is_some() || row.board.is_ok();
     let locals = rows.iter().filter(|row| row.local.is_some()).filter(is_known).map(|row| row.id.0);
     let missing: Vec<String> = gaps(0, last.0, locals)
         .into_iter()
@@ -84,7 +84,7 @@ pub(super) fn report_missing(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
 }
 
 /// Returns the processes that have the chip open. For a remote chip, returns those that have its gateway open.
-pub(super) fn holders<'a>(rows: &[Row<'a>], row: &Row<'a>) -> Reading<&'a Users> {
+pub(super) fn holders<'a>(rows: &[DeviceRow<'a>], row: &DeviceRow<'a>) -> Reading<&'a Users> {
     let gateway = match row.via {
         Ok(via) => rows.iter().find(|other| other.id == via).and_then(|other| other.local),
         Err(_) => row.local,
@@ -92,7 +92,7 @@ pub(super) fn holders<'a>(rows: &[Row<'a>], row: &Row<'a>) -> Reading<&'a Users>
     gateway.ok_or(Missing::RemoteChip)?.users.as_ref().map_err(|reason| *reason)
 }
 
-fn local_row<'a>(sample: &Sample, device: &'a DeviceSample) -> Row<'a> {
+fn local_row<'a>(sample: &Sample, device: &'a DeviceSample) -> DeviceRow<'a> {
     let attributes = &device.attributes;
     // If both sources of the product fail, `board` has the reason of the first.
     let named = attributes.text(Attr::CardType).ok();
@@ -113,7 +113,7 @@ fn local_row<'a>(sample: &Sample, device: &'a DeviceSample) -> Row<'a> {
     let position = product.and_then(|product| product.local_chip);
     let shares_serial = product.is_some_and(|product| product.shares_serial);
     let known = cluster_chip(sample, device);
-    Row {
+    DeviceRow {
         id: device.id,
         local: Some(device),
         via: Err(Missing::NoSource),
@@ -141,16 +141,16 @@ fn cluster_chip<'a>(sample: &'a Sample, device: &DeviceSample) -> Option<&'a Clu
 
 /// Numbers the local chips. TT-Metal numbers them in the order of their PCI addresses. It uses only one architecture, so the numbers on a
 /// mixed machine are uncertain.
-fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
+fn number_locals(rows: &mut [DeviceRow<'_>], sample: &Sample) {
     if sample.cluster.is_some() {
         return;
     }
     // TT-Metal ignores a card that the driver never listed.
-    let is_listed = |row: &Row<'_>| row.local.is_some_and(|local| local.was_listed);
+    let is_listed = |row: &DeviceRow<'_>| row.local.is_some_and(|local| local.was_listed);
     let mut order: Vec<usize> = (0..rows.len()).filter(|index| is_listed(&rows[*index])).collect();
     let is_mixed = order.windows(2).any(|pair| rows[pair[0]].arch != rows[pair[1]].arch);
     // Without all addresses, the order is not known.
-    let bdf = |row: &Row<'_>| row.local.and_then(|local| local.bdf.ok());
+    let bdf = |row: &DeviceRow<'_>| row.local.and_then(|local| local.bdf.ok());
     if is_mixed || order.iter().any(|index| bdf(&rows[*index]).is_none()) {
         return;
     }
@@ -165,12 +165,12 @@ fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
 }
 
 /// Returns whether a card that the driver listed is missing.
-pub(super) fn is_gone(row: &Row<'_>) -> bool {
-    row.local.is_some_and(|local| local.was_listed && device::judge_state(&local.attributes).0 == State::Gone)
+pub(super) fn is_gone(row: &DeviceRow<'_>) -> bool {
+    row.local.is_some_and(|local| local.was_listed && device::state_of(&local.attributes).0 == State::Gone)
 }
 
 /// Reports boards that were identified by the PCI subsystem, because the driver prints no card type.
-pub(super) fn report_boards(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
+pub(super) fn report_boards(rows: &[DeviceRow<'_>], problems: &mut Vec<Problem>) {
     for (row, local) in rows.iter().filter_map(|row| Some((row, row.local?))) {
         let attributes = &local.attributes;
         if let (Err(reason @ Missing::NotExposed), Some(product)) = (attributes.text(Attr::CardType), row.product) {
@@ -184,7 +184,7 @@ pub(super) fn report_boards(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
 }
 
 /// Reports devices that are missing in a cluster descriptor. The descriptor may belong to another machine.
-pub(super) fn report_strangers(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Problem>) {
+pub(super) fn report_strangers(sample: &Sample, rows: &[DeviceRow<'_>], problems: &mut Vec<Problem>) {
     let Some(cluster) = &sample.cluster else { return };
     let problem = |detail| Problem { part: "cluster descriptor".to_owned(), reason: Missing::NoSource, detail };
     let strangers = rows.iter().filter(|row| row.local.is_some() && row.metal_id.is_err());
@@ -196,12 +196,12 @@ pub(super) fn report_strangers(sample: &Sample, rows: &[Row<'_>], problems: &mut
     }
 }
 
-fn remotes_of_boards<'r, 'a: 'r>(gateways: impl Iterator<Item = &'r Row<'a>>, locals: &[Row<'a>]) -> Vec<Row<'a>> {
+fn remotes_of_boards<'r, 'a: 'r>(gateways: impl Iterator<Item = &'r DeviceRow<'a>>, locals: &[DeviceRow<'a>]) -> Vec<DeviceRow<'a>> {
     let mut remotes = Vec::new();
     for gateway in gateways {
         let Some(product) = gateway.product else { continue };
         for position in product.remote_chips {
-            remotes.push(Row {
+            remotes.push(DeviceRow {
                 id: gateway.id,
                 local: None,
                 via: Ok(gateway.id),
@@ -219,8 +219,8 @@ fn remotes_of_boards<'r, 'a: 'r>(gateways: impl Iterator<Item = &'r Row<'a>>, lo
         }
     }
     // If there is only one remote chip, only one order is possible.
-    let is_listed = |row: &&Row<'_>| row.local.is_some_and(|local| local.was_listed);
-    let listed: Vec<&Row<'_>> = locals.iter().filter(is_listed).collect();
+    let is_listed = |row: &&DeviceRow<'_>| row.local.is_some_and(|local| local.was_listed);
+    let listed: Vec<&DeviceRow<'_>> = locals.iter().filter(is_listed).collect();
     let mut reached = remotes.iter_mut().filter(|remote| listed.iter().any(|row| Ok(row.id) == remote.via));
     if let (Some(only), None) = (reached.next(), reached.next()) {
         only.metal_id = if listed.iter().all(|row| row.metal_id.is_ok()) { Ok(listed.len() as u64) } else { Err(Missing::NoSource) };
@@ -229,7 +229,7 @@ fn remotes_of_boards<'r, 'a: 'r>(gateways: impl Iterator<Item = &'r Row<'a>>, lo
 }
 
 /// Returns the remote chips of the descriptor, by their place on the board.
-fn remotes_of_cluster<'a>(sample: &'a Sample, locals: &[Row<'a>]) -> Vec<Row<'a>> {
+fn remotes_of_cluster<'a>(sample: &'a Sample, locals: &[DeviceRow<'a>]) -> Vec<DeviceRow<'a>> {
     let Some(cluster) = &sample.cluster else { return Vec::new() };
     let mut chips: Vec<&ClusterChip> = cluster.chips.iter().filter(|chip| chip.device.is_none()).collect();
     chips.sort_by_key(|chip| (chip.location, chip.chip));
@@ -238,7 +238,7 @@ fn remotes_of_cluster<'a>(sample: &'a Sample, locals: &[Row<'a>]) -> Vec<Row<'a>
         let gateway = gateway.and_then(|gateway| locals.iter().find(|row| row.metal_id == Ok(u64::from(gateway.chip))));
         let product = gateway.and_then(|gateway| gateway.product);
         let position = product.and_then(|product| product.remote_chips.first().copied());
-        Row {
+        DeviceRow {
             id: DeviceId(0),
             local: None,
             via: gateway.map(|gateway| gateway.id).ok_or(Missing::NoSource),

@@ -10,14 +10,14 @@ use ttmon_model::sample::ProcessSample;
 use super::{OpenLedger, found, is_own, open_memfd, open_memory};
 use crate::budget::Resource;
 use crate::examined::{End, OpenFiles};
-use crate::reads::{Failure, Pace, Reply, Request, Want};
+use crate::reads::{Failure, Reply, Request, Sampling, Want};
 use crate::root::Root;
 
 /// Maximum length of a list of mappings. TT-Metal under Python has about 1,500 lines of 100 bytes.
 pub(crate) const MAPS_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Lead {
+pub(crate) enum LedgerHint {
     /// Open files with the right name. One of them may be the process's own ledger.
     Files(Vec<PathBuf>),
     /// A mapping with the right name: start and end address. The program closed its files.
@@ -37,10 +37,10 @@ pub(crate) enum Lead {
 /// Returns the request for the mappings of a process. The read may block on that process, so it is done together with its other files.
 pub(crate) fn maps_request(root: &Root, pid: u32) -> Request {
     let path = root.proc.join(pid.to_string()).join("maps");
-    Request { path, want: Want::LedgerMapping, bytes_max: MAPS_BYTES_MAX, pace: Pace::Once }
+    Request { path, want: Want::LedgerMapping, bytes_max: MAPS_BYTES_MAX, sampling: Sampling::Once }
 }
 
-impl Lead {
+impl LedgerHint {
     pub(crate) fn among(files: &OpenFiles) -> Self {
         match files.end {
             _ if !files.ledgers.is_empty() => Self::Files(files.ledgers.clone()),
@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn mappings_that_come_too_late_do_not_show_that_there_is_no_ledger() {
-        let lead = |reply: Reply| Lead::in_mappings(Some(&reply));
-        assert_eq!(lead(Err(Failure::Timeout)), Lead::NoFile);
-        assert_eq!(lead(Err(Failure::Errno(13))), Lead::Denied);
-        assert_eq!([lead(Err(Failure::Errno(3))), lead(Ok(b"0\n".to_vec()))], [Lead::Nothing, Lead::Nothing]);
+        let hint = |reply: Reply| LedgerHint::in_mappings(Some(&reply));
+        assert_eq!(hint(Err(Failure::Timeout)), LedgerHint::NoFile);
+        assert_eq!(hint(Err(Failure::Errno(13))), LedgerHint::Denied);
+        assert_eq!([hint(Err(Failure::Errno(3))), hint(Ok(b"0\n".to_vec()))], [LedgerHint::Nothing, LedgerHint::Nothing]);
     }
 }
