@@ -4,6 +4,8 @@
 //!
 //! A chip is throttling if three conditions hold. A process has it open. Its AI clock is at most 95 % of the nominal limit. Its temperature
 //! or its power is at least 95 % of the limit that the chip publishes. A low clock alone means nothing, because an idle chip has one.
+//!
+//! A PCIe link is checked for its width only: firmware may lower the speed of a link on purpose.
 
 use crate::Arch;
 use crate::limits::{AT_LIMIT_RATIO, CLOCK_HELD_RATIO, WARNING_RATIO};

@@ -1,4 +1,6 @@
 //! Values that a shell can complete for `--sim`, `--fields`, `-d` and others.
+//!
+//! The shell asks the program. A generated script would know the flags alone, and could not complete the second word of a list.
 
 use std::ffi::OsStr;
 

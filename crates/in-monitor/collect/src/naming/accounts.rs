@@ -1,5 +1,7 @@
 //! Names of users that only a directory service has. They are requested from systemd's user database, or else from `getent`. Both may
 //! answer late. Only [`Accounts::wait`] waits for them.
+//!
+//! The static program cannot load the name service of glibc, which may also wait for minutes for a server that hangs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
