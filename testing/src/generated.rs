@@ -24,8 +24,7 @@ pub fn generated_part(path: &str, between: [&str; 2], text: &str) {
     static WRITING: Mutex<()> = Mutex::new(());
     let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let is_update = std::env::var_os("UPDATE").is_some_and(|value| value == "1");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    if let Err(difference) = compare(&root.join(path), between, text, is_update) {
+    if let Err(difference) = compare(&crate::repository(path), between, text, is_update) {
         // Cargo sets the variable for the tests of each package.
         let package = std::env::var("CARGO_PKG_NAME").map_or(String::new(), |name| format!("--package {name} "));
         panic!("{path}{difference}\nto write it: UPDATE=1 cargo test {package}generated");

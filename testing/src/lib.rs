@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod documents;
 pub mod encoder;
 mod generated;
 pub mod machine;
@@ -16,9 +17,10 @@ mod terminal;
 pub mod ttnn;
 mod waiting;
 
+pub use documents::{DocumentedCommand, broken_links, documented_commands, pages_of, repository};
 pub use generated::{generated, generated_part};
 pub use portable_pty::{CommandBuilder, ExitStatus};
-pub use process::{KilledOnDrop, command, copied, is_alone};
+pub use process::{KilledOnDrop, add_hook, command, copied, is_alone};
 pub use rustix::process::Signal;
 pub use service::{Response, Service, TOKEN};
 pub use terminal::{Terminal, TerminalState};

@@ -1,6 +1,8 @@
 //! Starts other programs.
 
 use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -37,6 +39,15 @@ pub fn copied(program: &Path, directory: &Path) -> PathBuf {
     let status = Command::new("cp").arg(program).arg(&copy).status().unwrap();
     assert!(status.success(), "cp {} {}: {status}", program.display(), copy.display());
     copy
+}
+
+/// Adds a library under the name of the hook to a folder, for `TTMON_LIB`. It is one that every program loads anyway. So it can be
+/// preloaded and does nothing, and no test has to build the hook.
+pub fn add_hook(folder: &Path) {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let mut loaded = maps.lines().filter_map(|line| Some(&line[line.find('/')?..]));
+    let library = loaded.find(|path| path.contains("libc.so") || path.contains("/libc-")).expect("this program uses the C library");
+    symlink(library, folder.join("libttmon_hook.so")).unwrap();
 }
 
 /// Tells the process of [`is_alone`] what it is.

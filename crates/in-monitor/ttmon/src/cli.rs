@@ -2,6 +2,8 @@
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
 mod alerts;
+#[cfg(test)]
+mod documents;
 mod export;
 mod fleet;
 mod monitors;

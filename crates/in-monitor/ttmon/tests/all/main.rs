@@ -4,6 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod as_root;
+mod documents;
 mod golden;
 mod hooked;
 mod host;

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::LazyLock;
@@ -11,14 +10,10 @@ use serde_json::Value;
 
 use crate::program::SCRIPT;
 
-/// A folder with a library to preload. The choice does not matter here, because these programs report their memory themselves; the hook has
-/// its own tests. So it is a library that every program loads anyway.
+/// A folder with a library to preload. These programs report their memory themselves, and the hook has its own tests.
 static LIBRARIES: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let library =
-        maps.lines().filter_map(|line| Some(&line[line.find('/')?..])).find(|path| path.contains("libc.so") || path.contains("/libc-"));
-    symlink(library.expect("this program uses the C library"), folder.path().join("libttmon_hook.so")).unwrap();
+    ttmon_testing::add_hook(folder.path());
     folder
 });
 

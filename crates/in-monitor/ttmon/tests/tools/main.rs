@@ -21,7 +21,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 use ttmon_sim::{Machine, Spec};
-use ttmon_testing::{Response, Service, TOKEN};
+use ttmon_testing::{Response, Service, TOKEN, repository};
 
 const TTMON: &str = env!("CARGO_BIN_EXE_ttmon");
 
@@ -82,11 +82,6 @@ fn is_ok(port: u16, path: &str) -> bool {
 /// The header with which a service answers everything.
 fn authorization() -> String {
     format!("Authorization: Bearer {TOKEN}")
-}
-
-/// Returns the path of a file or folder of this repository.
-fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(path)
 }
 
 /// Writes a file that only this user can read.

@@ -98,10 +98,7 @@ fn generated_report_of_a_run() {
     symlink(std::env::current_exe().unwrap(), folder.path().join("program")).unwrap();
     let library = folder.path().join("lib");
     fs::create_dir(&library).unwrap();
-    // The program reports its memory itself, so any library may be preloaded. It has this one anyway.
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let loaded = maps.lines().filter_map(|line| Some(&line[line.find('/')?..])).find(|path| path.contains("libc.so")).unwrap();
-    symlink(loaded, library.join("libttmon_hook.so")).unwrap();
+    ttmon_testing::add_hook(&library);
     let line = "run --report report.json -- ./program golden::written::a_program --exact";
     let mut output = super::command(line, folder.path()).env(SCRIPT, "1").env("TTMON_LIB", &library).output().unwrap();
     // The program's own output has the number of tests.
