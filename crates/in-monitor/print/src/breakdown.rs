@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 
 use ttmon_model::memory::Bar;
+use ttmon_model::snapshot::Severity;
 use ttmon_model::{Device, KernelType, KernelTypes, KernelUse, Kind, Missing, Reading, Snapshot};
 
 use crate::bar::bar;
 use crate::devices::lower_bound;
 use crate::quantity::{ABSENT, exact_percent, size, size_or_absent};
-use crate::style::{Style, Tone};
+use crate::style::Style;
 
 /// With more devices than this, no device gets a block of lines.
 const BLOCKS_MAX: usize = 4;
@@ -108,7 +109,7 @@ pub(crate) fn bar_lines(device: &Device, style: &Style<'_>) -> [String; 2] {
 /// `  DRAM        2.4GB / 12.0GB   [████▌░░░░░░░░░░░░░░░░░░░]  20.0%`
 fn bar_line(title: &str, device: &Device, memory: Bar, style: &Style<'_>) -> String {
     let Ok(used) = memory.used else {
-        return format!("  {title:<6}  {}", style.paint(Tone::Absent, ABSENT));
+        return format!("  {title:<6}  {}", style.paint(Severity::Unknown, ABSENT));
     };
     let used = format!("{}{}", lower_bound(device), size(used));
     let figures = format!("  {title:<6} {used:>10} / {:<8}", size_or_absent(memory.total));
@@ -130,7 +131,7 @@ pub(crate) fn print_kernel_types(head: &str, types: &KernelTypes, style: &Style<
 fn print_parts(parts: &[(impl AsRef<str>, Reading<u64>)], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut columns = 0;
     for (title, used) in parts {
-        let (tone, value) = (if used.is_ok() { Tone::Plain } else { Tone::Absent }, size_or_untracked(*used));
+        let (severity, value) = (if used.is_ok() { Severity::Fine } else { Severity::Unknown }, size_or_untracked(*used));
         let title = title.as_ref();
         let wide = title.len() + 1 + value.len();
         let before = match columns {
@@ -139,7 +140,7 @@ fn print_parts(parts: &[(impl AsRef<str>, Reading<u64>)], style: &Style<'_>, out
             _ => "   ",
         };
         columns = if before == "   " { columns + 3 + wide } else { 4 + wide };
-        write!(out, "{before}{title} {}", style.paint(tone, &value))?;
+        write!(out, "{before}{title} {}", style.paint(severity, &value))?;
     }
     writeln!(out)
 }

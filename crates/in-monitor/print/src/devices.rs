@@ -1,5 +1,6 @@
-//! The device table: one row per chip. Wider terminals show more columns, always in the same order.
+//! The device table: one row per chip. Wider terminals show more columns, always in the same order. `-L` lists the devices instead.
 
+use std::io::{self, Write};
 use std::ops::RangeInclusive;
 
 use ttmon_model::memory::Bar;
@@ -7,7 +8,8 @@ use ttmon_model::snapshot::Severity;
 use ttmon_model::{Device, Reading, Snapshot};
 
 use crate::quantity::{ABSENT, percent, size, size_or_absent};
-use crate::style::{Style, Tone};
+use crate::snapshot::origin_mark;
+use crate::style::Style;
 use crate::table::{Cell, Column, Table};
 
 /// Level of detail: 0 fits 80 columns; higher levels add the DRAM bar, the PCI address, the link and the L1 bar.
@@ -36,13 +38,11 @@ const COLUMNS: &[DeviceColumn] = &[
     column(0..=LEVEL_MAX, Column::number("ID", 2), |device, _| Cell::plain(device.id.to_string())),
     column(0..=0, Column::flexible("Board", 2), board),
     column(1..=LEVEL_MAX, Column::text("Board", BOARD_COLUMNS, BOARD_COLUMNS), board),
-    column(2..=LEVEL_MAX, Column::text("PCI address", 12, 16).gap(2), |device, _| or_absent(device.bdf, |bdf| bdf.to_string())),
-    column(3..=LEVEL_MAX, Column::text("PCIe", 8, 8).gap(2), |device, _| or_absent(link_text(device), |text| text)),
-    column(0..=LEVEL_MAX, Column::number("Temp", 5), |device, style| {
-        or_absent(temperature_text(device, style.glyphs().celsius), |text| text)
-    }),
-    column(0..=LEVEL_MAX, Column::number("Power", 8), |device, _| or_absent(power_text(device), |text| text)),
-    column(0..=LEVEL_MAX, Column::number(CLOCK, 7).gap(2), |device, _| or_absent(device.aiclk_mhz, |clock| format!("{}MHz", clock.0))),
+    column(2..=LEVEL_MAX, Column::text("PCI address", 12, 16).gap(2), |device, _| cell(device.bdf, |bdf| bdf.to_string())),
+    column(3..=LEVEL_MAX, Column::text("PCIe", 8, 8).gap(2), |device, _| cell(link_text(device), |text| text)),
+    column(0..=LEVEL_MAX, Column::number("Temp", 5), |device, style| cell(temperature_text(device, style.glyphs().celsius), |text| text)),
+    column(0..=LEVEL_MAX, Column::number("Power", 8), |device, _| cell(power_text(device), |text| text)),
+    column(0..=LEVEL_MAX, Column::number(CLOCK, 7).gap(2), |device, _| cell(device.aiclk_mhz, |clock| format!("{}MHz", clock.0))),
     column(0..=LEVEL_MAX, Column::number(UTILIZATION, 4), |device, _| share(device.utilization, "")),
     column(0..=LEVEL_MAX, Column::number("DRAM", 15), |device, _| used_of_total(device, device.memory.dram)),
     column(1..=LEVEL_MAX, Column::flexible("", BAR_COLUMNS_MIN).gap(2), |device, _| bar(device.memory.dram)),
@@ -83,8 +83,14 @@ fn board(device: &Device, style: &Style<'_>) -> Cell {
     }
 }
 
-fn or_absent<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) -> Cell {
-    reading.map_or_else(|_| Cell::absent(), |value| Cell::plain(show(value)))
+/// Returns the text of a value, or `N/A` with the severity of an unknown value.
+pub fn or_absent<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) -> (String, Severity) {
+    reading.map_or_else(|_| (ABSENT.to_owned(), Severity::Unknown), |value| (show(value), Severity::Fine))
+}
+
+fn cell<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) -> Cell {
+    let (text, severity) = or_absent(reading, show);
+    Cell::new(text, severity)
 }
 
 /// Formats `Gen4 x16`.
@@ -106,13 +112,13 @@ pub fn power_text(device: &Device) -> Reading<String> {
 fn used_of_total(device: &Device, bar: Bar) -> Cell {
     match (bar.used, bar.total) {
         (Ok(used), total) => Cell::plain(format!("{}{}/{}", lower_bound(device), size(used), size_or_absent(total))),
-        (Err(_), Ok(total)) => Cell::new(format!("{ABSENT}/{}", size(total)), Tone::Absent),
+        (Err(_), Ok(total)) => Cell::new(format!("{ABSENT}/{}", size(total)), Severity::Unknown),
         (Err(_), Err(_)) => Cell::absent(),
     }
 }
 
 fn share(ratio: Reading<f64>, sign: &str) -> Cell {
-    or_absent(ratio, |ratio| match percent(ratio) {
+    cell(ratio, |ratio| match percent(ratio) {
         share if sign.is_empty() || share.starts_with('>') => share,
         share if share.starts_with('<') => format!("{sign}0%"),
         share => format!("{sign}{share}"),
@@ -125,11 +131,24 @@ fn bar(bar: Bar) -> Cell {
 
 fn health(device: &Device) -> Cell {
     let (word, severity) = device.health_word();
-    let tone = match severity {
-        Severity::Fine => return Cell::plain(word),
-        Severity::Unknown => Tone::Absent,
-        Severity::Warning => Tone::Warning,
-        Severity::Critical => Tone::Critical,
+    Cell::new(word, severity)
+}
+
+/// Prints each device with its ids.
+pub fn list(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    for device in &snapshot.devices {
+        let line = format!("Device {}: {} {}", device.id, ids(device), origin_mark(snapshot));
+        writeln!(out, "{}", style.clean(&line).trim_end())?;
+    }
+    Ok(())
+}
+
+fn ids(device: &Device) -> String {
+    let chip = device.arch.map_or("unknown chip", |arch| arch.chip_name());
+    let place = match device.via {
+        Ok(via) => format!("via {via}"),
+        Err(_) => format!("bdf {}", device.bdf.map_or_else(|_| ABSENT.to_owned(), |bdf| bdf.to_string())),
     };
-    Cell::new(word, tone)
+    let or_absent = |id: &Reading<String>| id.clone().unwrap_or_else(|_| ABSENT.to_owned());
+    format!("{} ({chip}) {place} asic_id {} serial {}", device.label(), or_absent(&device.asic_id), or_absent(&device.serial))
 }

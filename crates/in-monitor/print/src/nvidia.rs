@@ -189,7 +189,6 @@ const fn headed(names: Names, heading: &'static str, unit: &'static str, meaning
 const NOT_HERE: &str = "Not measured on these devices; N/A.";
 
 /// The columns of `--query-gpu`.
-#[rustfmt::skip] // one row per line
 pub(crate) const GPU: &[Column] = &[
     column(&["timestamp"], "", "Local time of the sample.", Shown::Made(timestamp)),
     column(&["index"], "", "id", Shown::Plain),
@@ -230,11 +229,16 @@ pub(crate) const GPU: &[Column] = &[
 ];
 
 /// The columns of `--query-compute-apps`.
-#[rustfmt::skip] // one row per line
 pub(crate) const APPS: &[Column] = &[
     column(&["pid"], "", "Process id on this host.", Shown::Made(|line| Ok(line.process?.key.pid.to_string()))),
     column(&["process_name", "name"], "", "The kernel's short name of the process.", Shown::Made(|line| line.process?.name.clone())),
-    headed(&["used_memory", "used_gpu_memory"], "used_gpu_memory", "MiB", "DRAM it uses on the device.", Shown::Made(|line| Ok((line.used? >> 20).to_string()))),
+    headed(
+        &["used_memory", "used_gpu_memory"],
+        "used_gpu_memory",
+        "MiB",
+        "DRAM it uses on the device.",
+        Shown::Made(|line| Ok((line.used? >> 20).to_string())),
+    ),
     column(&["gpu_uuid"], "", "asic_id", Shown::Plain),
     column(&["gpu_name"], "", "name", Shown::Plain),
     column(&["gpu_bus_id"], "", "bdf", Shown::Made(bus_id)),

@@ -1,5 +1,7 @@
 //! Options of the output: width, colours, characters.
 
+use ttmon_model::snapshot::Severity;
+
 use crate::text;
 
 /// Minimum width. The numbers would not fit a narrower layout.
@@ -44,32 +46,16 @@ impl<'a> Style<'a> {
         if self.ascii { &ASCII } else { &UNICODE }
     }
 
-    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
-        match tone.code().filter(|_| self.colors) {
-            Some(code) if !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
-            _ => text.to_owned(),
-        }
-    }
-}
-
-/// The meaning of a colour. Only health has colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
-    Plain,
-    Absent,
-    Warning,
-    Critical,
-}
-
-impl Tone {
-    /// Returns one of the 16 ANSI colours, which follow the user's theme.
-    fn code(self) -> Option<u8> {
-        match self {
-            Self::Plain => None,
-            Self::Absent => Some(2),
-            Self::Warning => Some(33),
-            Self::Critical => Some(31),
-        }
+    /// Paints a text in one of the 16 ANSI colours, which follow the user's theme. Only health has colours.
+    pub(crate) fn paint(&self, severity: Severity, text: &str) -> String {
+        let code = match severity {
+            _ if !self.colors || text.is_empty() => return text.to_owned(),
+            Severity::Fine => return text.to_owned(),
+            Severity::Unknown => 2,
+            Severity::Warning => 33,
+            Severity::Critical => 31,
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
     }
 }
 

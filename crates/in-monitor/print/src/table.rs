@@ -2,9 +2,11 @@
 
 use std::io::{self, Write};
 
+use ttmon_model::snapshot::Severity;
+
 use crate::bar::bar;
 use crate::quantity::ABSENT;
-use crate::style::{Style, Tone};
+use crate::style::Style;
 use crate::text::{Align, Cut, cut, pad, width};
 
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +44,7 @@ impl Column {
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     content: Content,
-    tone: Tone,
+    severity: Severity,
     cut: Cut,
     span: usize,
 }
@@ -58,12 +60,12 @@ enum Content {
 const ASIDE_COLUMNS_MIN: usize = 9;
 
 impl Cell {
-    pub(crate) fn new(text: impl Into<String>, tone: Tone) -> Self {
-        Self { content: Content::Text(text.into()), tone, cut: Cut::Middle, span: 1 }
+    pub(crate) fn new(text: impl Into<String>, severity: Severity) -> Self {
+        Self { content: Content::Text(text.into()), severity, cut: Cut::Middle, span: 1 }
     }
 
     pub(crate) fn plain(text: impl Into<String>) -> Self {
-        Self::new(text, Tone::Plain)
+        Self::new(text, Severity::Fine)
     }
 
     pub(crate) fn blank() -> Self {
@@ -71,7 +73,7 @@ impl Cell {
     }
 
     pub(crate) fn absent() -> Self {
-        Self::new(ABSENT, Tone::Absent)
+        Self::new(ABSENT, Severity::Unknown)
     }
 
     pub(crate) fn bar(ratio: f64) -> Self {
@@ -151,7 +153,7 @@ impl Table {
             let gaps: usize = self.columns[covered.clone()].iter().skip(1).map(|column| column.gap).sum();
             let columns = widths[covered].iter().sum::<usize>() + gaps;
             let text = cell.text(columns, style);
-            let painted = style.paint(cell.tone, &text);
+            let painted = style.paint(cell.severity, &text);
             let blank = " ".repeat(columns - width(&text));
             line.push_str(&" ".repeat(self.gap_before(first)));
             match column.align {

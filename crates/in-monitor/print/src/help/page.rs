@@ -26,16 +26,17 @@ fn page() -> String {
     section(&mut page, "Devices", "Each object in `devices`, and what `--fields` takes.", "", DEVICE);
     let of_kind = format!("`memory.kinds` of a device. KIND is one of {}.", kinds());
     section(&mut page, "Memory of a device by kind", &of_kind, KIND_PREFIX, DEVICE_KIND);
-    let processes = "Each object in `processes`. An object in `processes` of a device has only what depends on the device, and is joined by \
-                     `pid`: `pid`, `name`, `memory` (DRAM used there), `kinds`, `source`, `status` and `metal_ids` (TT-Metal's numbers of \
-                     the device inside the process, where it is tracked).";
+    let processes = "Each object in `processes`. An object in `processes` of a device has only what depends on the device, and is joined \
+                     by `pid`: `pid`, `name`, `memory` (DRAM used there), `kinds`, `source`, `status` and `metal_ids` (TT-Metal's numbers \
+                     of the device inside the process, where it is tracked).";
     section(&mut page, "Processes", processes, "", PROCESS);
     let of_process = "`kinds` of a process on one device: in `processes` of a device, in `devices` and `unmapped` of a process. \
                       `kinds` of the process itself has only `used`, the sum over its chips.";
     section(&mut page, "Memory of a process by kind", of_process, "kinds.KIND.", PROCESS_KIND);
     let of_allocator = "`kinds` of each object in `allocators` of `ttmon mem --json`, per chip. `cb` has `programs` too, and `per_core`: \
                         bytes on the core with most. `kernel` has `types` here, of devices and of processes: `used` and `count` of \
-                        `application`, `fabric`, `dispatch` and `other` kernels, where they are known. `unlisted` is there where more buffers are live than can be listed.";
+                        `application`, `fabric`, `dispatch` and `other` kernels, where they are known. `unlisted` is there where more \
+                        buffers are live than can be listed.";
     section(&mut page, "Memory of an allocator by kind", of_allocator, "kinds.KIND.", ALLOCATOR_KIND);
     let of_banks = "The same with `--banks`, for the kinds whose banks the hook has read. A buffer takes the same bytes of every bank, so \
                     one bank stands for all. If the blocks are unknown, `no_blocks` has the reason.";
@@ -64,8 +65,10 @@ const DOCUMENT: &str = "
 | `driver` | Version of the kernel driver. |
 | `origin` | `local`, or `sim` for a simulated machine. |
 | `devices`, `processes` | As below. |
-| `processes_age_s` | Seconds between the scan of processes and the sample of the devices: a service scans in a thread of its own. Holders and memory are of the scan. |
-| `problems` | What could not be read as it should: `part`, `reason` and `detail`. At most 256; the last one counts those that are left out. |
+| `processes_age_s` | Seconds between the scan of processes and the sample of the devices: a service scans in a thread of its own. \
+Holders and memory are of the scan. |
+| `problems` | What could not be read as it should: `part`, `reason` and `detail`. \
+At most 256; the last one counts those that are left out. |
 ";
 
 fn section<T>(page: &mut String, title: &str, text: &str, prefix: &str, table: &[Field<T>]) {
