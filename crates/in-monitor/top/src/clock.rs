@@ -1,7 +1,7 @@
 //! Times on the user's clock.
 
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
 use ttmon_model::units::UnixTime;
 
 /// The user's time zone.
@@ -9,26 +9,24 @@ use ttmon_model::units::UnixTime;
 pub struct Clock(pub TimeZone);
 
 impl Clock {
-    fn zoned(&self, time: UnixTime) -> Zoned {
+    fn format(&self, time: UnixTime, format: &str) -> String {
         // Every `UnixTime` is a valid timestamp.
-        Timestamp::from_nanosecond(i128::from(time.0)).unwrap_or_default().to_zoned(self.0.clone())
+        let time = Timestamp::from_nanosecond(i128::from(time.0)).unwrap_or_default().to_zoned(self.0.clone());
+        time.strftime(format).to_string()
     }
 
     /// `08:12`
     pub(crate) fn minute(&self, time: UnixTime) -> String {
-        let time = self.zoned(time);
-        format!("{:02}:{:02}", time.hour(), time.minute())
+        self.format(time, "%H:%M")
     }
 
     /// `08:12:45`
     pub(crate) fn second(&self, time: UnixTime) -> String {
-        let time = self.zoned(time);
-        format!("{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second())
+        self.format(time, "%H:%M:%S")
     }
 
     /// `2026-11-15 08:12:45`
     pub(crate) fn date(&self, time: UnixTime) -> String {
-        let zoned = self.zoned(time);
-        format!("{} {}", zoned.date(), self.second(time))
+        self.format(time, "%Y-%m-%d %H:%M:%S")
     }
 }

@@ -1,19 +1,11 @@
 //! Columns of the process table. Drawing, sorting, the column menu and the configuration file use this list.
 
-use std::cmp::Ordering;
-
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Kind, Missing, Process, Reading};
+use ttmon_model::{DeviceId, Kind, Missing, Reading};
 use ttmon_print::quantity::{age, size};
 use ttmon_print::ranges;
 
 use crate::state::ProcessRow;
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum SortKey {
-    Number(f64),
-    Text(String),
-}
 
 pub(crate) struct Column {
     pub(crate) name: &'static str,
@@ -25,66 +17,110 @@ pub(crate) struct Column {
     /// Order in which columns are dropped on a narrow screen: the highest rank first; rank 0 is never dropped.
     pub(crate) rank: u8,
     pub(crate) help: &'static str,
-    pub(crate) text: fn(&ProcessRow<'_>, UnixTime) -> Reading<String>,
-    pub(crate) key: fn(&ProcessRow<'_>) -> Reading<SortKey>,
+    pub(crate) value: fn(&ProcessRow<'_>) -> Reading<CellValue>,
 }
 
-fn number(reading: Reading<u64>) -> Reading<SortKey> {
-    reading.map(|value| SortKey::Number(value as f64))
+/// The value of a cell, from which its text and its place in the order follow.
+#[derive(Clone, Debug)]
+pub(crate) enum CellValue {
+    Text(String),
+    Pid(u32),
+    Bytes(u64),
+    /// Cores of the host.
+    Cpu(f64),
+    LaunchesPerSecond(f64),
+    /// Shown as an age. Earlier times are larger ages.
+    Since(UnixTime),
+    Devices(Vec<DeviceId>),
 }
 
-fn words(reading: Reading<String>) -> Reading<SortKey> {
-    reading.map(|text| SortKey::Text(text.to_lowercase()))
+use CellValue::{Bytes, Cpu, Devices, LaunchesPerSecond, Pid, Since, Text};
+
+impl CellValue {
+    pub(crate) fn text(self, now: UnixTime) -> String {
+        match self {
+            Text(text) => text,
+            Pid(pid) => pid.to_string(),
+            Bytes(bytes) => size(bytes),
+            Cpu(cores) => format!("{:.0}%", cores * 100.0),
+            LaunchesPerSecond(rate) => launch_rate(rate),
+            Since(time) => age(time, now),
+            Devices(ids) => ranges(ids),
+        }
+    }
+
+    /// Returns what rows are sorted by: a number, or a text in lower case.
+    fn sort_key(self) -> Reading<(f64, String)> {
+        let number = match self {
+            Text(text) => return Ok((0.0, text.to_lowercase())),
+            Pid(pid) => f64::from(pid),
+            Bytes(bytes) => bytes as f64,
+            Cpu(number) | LaunchesPerSecond(number) => number,
+            Since(time) => -(time.0 as f64),
+            Devices(ids) => f64::from(ids.first().ok_or(Missing::NoSource)?.0),
+        };
+        Ok((number, String::new()))
+    }
 }
 
-/// Sorts earlier times as larger values.
-fn since(reading: Reading<UnixTime>) -> Reading<SortKey> {
-    reading.map(|time| SortKey::Number(-(time.0 as f64)))
-}
-
-fn devices(process: &Process) -> String {
-    ranges(process.devices.iter().map(|use_of| use_of.device))
-}
-
-fn source(process: &Process) -> Reading<String> {
-    process.source().map(|source| source.name().to_owned())
-}
-
-fn share(process: &Process) -> Reading<String> {
-    process.cpu.map(|cpu| format!("{:.0}%", cpu * 100.0))
-}
-
-fn rate(process: &Process) -> Reading<String> {
-    process.launches_per_s.map(|rate| match rate {
+/// Formats the number of programs that are started each second.
+pub(crate) fn launch_rate(rate: f64) -> String {
+    match rate {
         _ if rate <= 0.0 => "idle".to_owned(),
         _ if rate < 10.0 => format!("{rate:.1}"),
         _ => format!("{rate:.0}"),
-    })
+    }
+}
+
+/// Creates a column of text that is never dropped.
+const fn column(
+    name: &'static str,
+    title: &'static str,
+    width: u16,
+    help: &'static str,
+    value: fn(&ProcessRow<'_>) -> Reading<CellValue>,
+) -> Column {
+    Column { name, title, width, grows: false, is_number: false, rank: 0, help, value }
+}
+
+impl Column {
+    const fn number(self) -> Self {
+        Self { is_number: true, ..self }
+    }
+
+    const fn grows(self) -> Self {
+        Self { grows: true, ..self }
+    }
+
+    const fn rank(self, rank: u8) -> Self {
+        Self { rank, ..self }
+    }
 }
 
 /// The column that exists only with several machines.
 pub(crate) const HOST: &str = "host";
 
-#[rustfmt::skip] // one row per line
 pub(crate) const COLUMNS: &[Column] = &[
-    Column { name: "pid", title: "PID", width: 7, grows: false, is_number: true, rank: 0, help: "process id", text: |p, _| Ok(p.key.pid.to_string()), key: |p| Ok(SortKey::Number(f64::from(p.key.pid))) },
-    Column { name: "user", title: "USER", width: 8, grows: false, is_number: false, rank: 1, help: "owner", text: |p, _| p.user.clone(), key: |p| words(p.user.clone()) },
-    Column { name: "name", title: "NAME", width: 16, grows: true, is_number: false, rank: 0, help: "what it runs", text: |p, _| p.title(), key: |p| words(p.title()) },
-    Column { name: "dev", title: "DEV", width: 6, grows: false, is_number: false, rank: 1, help: "its devices", text: |p, _| Ok(devices(p)), key: |p| p.devices.first().map(|use_of| SortKey::Number(f64::from(use_of.device.0))).ok_or(Missing::NoSource) },
-    Column { name: "dram", title: "DRAM", width: 8, grows: false, is_number: true, rank: 0, help: "DRAM and traces it uses, all its chips together", text: |p, _| p.total_of(&Kind::DRAM_BAR).map(size), key: |p| number(p.total_of(&Kind::DRAM_BAR)) },
-    Column { name: "l1", title: "L1", width: 8, grows: false, is_number: true, rank: 1, help: "L1 and circular buffers", text: |p, _| p.total_of(&Kind::L1_BAR).map(size), key: |p| number(p.total_of(&Kind::L1_BAR)) },
-    Column { name: "cb", title: "CB", width: 8, grows: false, is_number: true, rank: 6, help: "circular buffers", text: |p, _| p.total(Kind::Cb).map(size), key: |p| number(p.total(Kind::Cb)) },
-    Column { name: "peak", title: "PEAK", width: 8, grows: false, is_number: true, rank: 4, help: "highest DRAM since tracking began", text: |p, _| p.dram_peak().map(size), key: |p| number(p.dram_peak()) },
-    Column { name: "source", title: "SRC", width: 6, grows: false, is_number: false, rank: 2, help: "where its figures come from", text: |p, _| source(p), key: |p| words(source(p)) },
-    Column { name: "launches", title: "LNCH/S", width: 6, grows: false, is_number: true, rank: 4, help: "programs it starts each second; idle if none", text: |p, _| rate(p), key: |p| p.launches_per_s.map(SortKey::Number) },
-    Column { name: "last", title: "LAST", width: 6, grows: false, is_number: true, rank: 9, help: "time since it last started a program", text: |p, now| p.last_launch.map(|last| age(last, now)), key: |p| since(p.last_launch) },
-    Column { name: "cpu", title: "CPU", width: 5, grows: false, is_number: true, rank: 3, help: "host CPU, 100% is one core", text: |p, _| share(p), key: |p| p.cpu.map(SortKey::Number) },
-    Column { name: "mem", title: "MEM", width: 8, grows: false, is_number: true, rank: 5, help: "host memory", text: |p, _| p.rss.map(size), key: |p| number(p.rss) },
-    Column { name: "age", title: "AGE", width: 6, grows: false, is_number: true, rank: 10, help: "time since it started", text: |p, now| p.start_time.map(|start| age(start, now)), key: |p| since(p.start_time) },
-    Column { name: "status", title: "STATUS", width: 12, grows: false, is_number: false, rank: 11, help: "tracking status of its memory", text: |p, _| Ok(p.status.name().to_owned()), key: |p| Ok(SortKey::Text(p.status.name().to_owned())) },
-    Column { name: "container", title: "CONTAINER/JOB", width: 16, grows: false, is_number: false, rank: 7, help: "where it runs", text: |p, _| p.workload(), key: |p| words(p.workload()) },
-    Column { name: "command", title: "COMMAND", width: 20, grows: true, is_number: false, rank: 7, help: "its whole command line", text: |p, _| p.command.clone(), key: |p| words(p.command.clone()) },
-    Column { name: HOST, title: "HOST", width: 12, grows: false, is_number: false, rank: 0, help: "its machine, where there are several", text: |p, _| Ok(p.host_name.to_owned()), key: |p| Ok(SortKey::Text(p.host_name.to_lowercase())) },
+    column("pid", "PID", 7, "process id", |row| Ok(Pid(row.key.pid))).number(),
+    column("user", "USER", 8, "owner", |row| row.user.clone().map(Text)).rank(1),
+    column("name", "NAME", 16, "what it runs", |row| row.title().map(Text)).grows(),
+    column("dev", "DEV", 6, "its devices", |row| Ok(Devices(row.devices.iter().map(|use_of| use_of.device).collect()))).rank(1),
+    column("dram", "DRAM", 8, "DRAM and traces it uses, all its chips together", |row| row.total_of(&Kind::DRAM_BAR).map(Bytes)).number(),
+    column("l1", "L1", 8, "L1 and circular buffers", |row| row.total_of(&Kind::L1_BAR).map(Bytes)).number().rank(1),
+    column("cb", "CB", 8, "circular buffers", |row| row.total(Kind::Cb).map(Bytes)).number().rank(6),
+    column("peak", "PEAK", 8, "highest DRAM since tracking began", |row| row.dram_peak().map(Bytes)).number().rank(4),
+    column("source", "SRC", 6, "where its figures come from", |row| row.source().map(|source| Text(source.name().to_owned()))).rank(2),
+    column("launches", "LNCH/S", 6, "programs it starts each second; idle if none", |row| row.launches_per_s.map(LaunchesPerSecond))
+        .number()
+        .rank(4),
+    column("last", "LAST", 6, "time since it last started a program", |row| row.last_launch.map(Since)).number().rank(9),
+    column("cpu", "CPU", 5, "host CPU, 100% is one core", |row| row.cpu.map(Cpu)).number().rank(3),
+    column("mem", "MEM", 8, "host memory", |row| row.rss.map(Bytes)).number().rank(5),
+    column("age", "AGE", 6, "time since it started", |row| row.start_time.map(Since)).number().rank(10),
+    column("status", "STATUS", 12, "tracking status of its memory", |row| Ok(Text(row.status.name().to_owned()))).rank(11),
+    column("container", "CONTAINER/JOB", 16, "where it runs", |row| row.workload().map(Text)).rank(7),
+    column("command", "COMMAND", 20, "its whole command line", |row| row.command.clone().map(Text)).grows().rank(7),
+    column(HOST, "HOST", 12, "its machine, where there are several", |row| Ok(Text(row.host_name.to_owned()))),
 ];
 
 pub(crate) const DEFAULT: &[&str] =
@@ -102,26 +138,18 @@ pub(crate) fn by_name(name: &str) -> Option<usize> {
 /// Sorts processes by a column. Missing values come last in both directions.
 pub(crate) fn sorted<'a>(column: &Column, is_descending: bool, rows: impl Iterator<Item = ProcessRow<'a>>) -> Vec<ProcessRow<'a>> {
     // A key may be a text that has to be built, so build it once per row, not for each comparison.
-    let mut keyed: Vec<(Reading<SortKey>, ProcessRow<'a>)> = rows.map(|row| ((column.key)(&row), row)).collect();
+    let compare = |one: &(f64, String), other: &(f64, String)| one.0.total_cmp(&other.0).then_with(|| one.1.cmp(&other.1));
+    let with_key = |row: ProcessRow<'a>| ((column.value)(&row).and_then(CellValue::sort_key), row);
+    let mut keyed: Vec<(Reading<(f64, String)>, ProcessRow<'a>)> = rows.map(with_key).collect();
     keyed.sort_by(|(one_key, one), (other_key, other)| {
-        compare(is_descending, one_key, other_key).then(one.host.cmp(&other.host)).then(one.key.cmp(&other.key))
+        let order = match (one_key, other_key) {
+            (Ok(one), Ok(other)) if is_descending => compare(other, one),
+            (Ok(one), Ok(other)) => compare(one, other),
+            _ => one_key.is_err().cmp(&other_key.is_err()),
+        };
+        order.then(one.host.cmp(&other.host)).then(one.key.cmp(&other.key))
     });
     keyed.into_iter().map(|(_, row)| row).collect()
-}
-
-fn compare(is_descending: bool, one: &Reading<SortKey>, other: &Reading<SortKey>) -> Ordering {
-    match (one, other) {
-        (Ok(one), Ok(other)) => {
-            let order = match (one, other) {
-                (SortKey::Number(one), SortKey::Number(other)) => one.total_cmp(other),
-                (SortKey::Text(one), SortKey::Text(other)) => one.cmp(other),
-                // The keys of a column are of one kind.
-                _ => Ordering::Equal,
-            };
-            if is_descending { order.reverse() } else { order }
-        }
-        _ => one.is_err().cmp(&other.is_err()),
-    }
 }
 
 /// Returns the selected columns that fit a width, each with its own width.
@@ -202,7 +230,7 @@ mod tests {
             let row = |process| ProcessRow { host: 0, host_name: "", process, depth: crate::state::Depth::default() };
             let column = &COLUMNS[by_name(name).unwrap()];
             let processes = sorted(column, true, snapshot.processes.iter().map(row));
-            let ages: Vec<String> = processes.iter().map(|row| (column.text)(row, now).unwrap()).collect();
+            let ages: Vec<String> = processes.iter().map(|row| (column.value)(row).unwrap().text(now)).collect();
             assert_eq!(ages, [age(UnixTime(0), UnixTime(3600 * 1_000_000_000)), age(UnixTime(0), UnixTime(60 * 1_000_000_000))], "{name}");
         }
     }

@@ -3,6 +3,7 @@
 
 use std::ops::RangeInclusive;
 
+use ttmon_buffer_history::Size;
 use ttmon_model::memory::sum;
 use ttmon_model::{Kind, Reading};
 
@@ -45,6 +46,7 @@ impl Filter {
 }
 
 fn parse(word: &str) -> Option<Word> {
+    let bytes = |text: &str| text.parse().ok().map(|Size(bytes)| bytes);
     let at = word.find([':', '>', '<']).map_or(0, |at| at + 1);
     let (name, value) = word.split_at(at);
     match name {
@@ -62,23 +64,6 @@ fn range(text: &str) -> Option<RangeInclusive<u32>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let range = first.parse().ok()?..=last.parse().ok()?;
     (!range.is_empty()).then_some(range)
-}
-
-/// Parses `1G`, `1.5GB`, `512M` or `4096`.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "checked to be a number that is not negative, and `as` saturates"
-)]
-fn bytes(text: &str) -> Option<u64> {
-    let upper = text.to_uppercase();
-    let plain = upper.strip_suffix('B').unwrap_or(&upper);
-    let (number, factor) = [('K', 10), ('M', 20), ('G', 30), ('T', 40)]
-        .into_iter()
-        .find_map(|(unit, shift)| Some((plain.strip_suffix(unit)?, 1u64 << shift)))
-        .unwrap_or((plain, 1));
-    let value: f64 = number.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)?;
-    Some((value * factor as f64) as u64)
 }
 
 impl Word {
@@ -137,7 +122,7 @@ mod tests {
         for bad in ["dev:x", "dev:", "dev:1-", "dev:3-1", "dev:1,,2", "mem>", "mem>x", "mem>-1G"] {
             assert!(Filter::parse(bad).is_err(), "{bad}");
         }
-        assert_eq!(bytes("1.5GB"), Some(3 << 29));
-        assert_eq!(bytes("4096"), Some(4096));
+        assert_eq!(parse("mem>1.5GB"), Some(Word::Above(3 << 29)));
+        assert_eq!(parse("mem<4096"), Some(Word::Below(4096)));
     }
 }

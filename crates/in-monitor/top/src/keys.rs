@@ -1,5 +1,6 @@
 //! The table of all keys. Dispatch, help, the bottom line, the docs and the tests use it.
 
+use crossterm::event::KeyCode::{Down, End, Enter, Esc, F, Home, Left, PageDown, PageUp, Right, Tab, Up};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::state::View;
@@ -66,11 +67,12 @@ pub(crate) struct KeyBinding {
     pub(crate) chords: &'static [Chord],
     pub(crate) action: Action,
     pub(crate) help: &'static str,
-    /// The label in the bottom line; empty if the key is not shown there.
-    pub(crate) label: fn(&KeyContext) -> &'static str,
+    label: &'static str,
+    /// Whether the bottom line shows the key: only if it does something here.
+    is_shown: fn(&KeyContext) -> bool,
 }
 
-/// Decides which keys the bottom line shows: only those that do something here.
+/// What decides which keys the bottom line shows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyContext {
     pub(crate) view: View,
@@ -86,14 +88,6 @@ pub(crate) struct KeyContext {
 }
 
 impl KeyContext {
-    fn only_if(&self, is_there: bool, label: &'static str) -> &'static str {
-        if is_there && !self.has_dialog { label } else { "" }
-    }
-
-    fn always(&self, label: &'static str) -> &'static str {
-        self.only_if(true, label)
-    }
-
     fn has_device(&self) -> bool {
         match self.view {
             View::Main => false,
@@ -102,8 +96,36 @@ impl KeyContext {
         }
     }
 
+    fn can_step(&self) -> bool {
+        self.is_replay || self.is_frozen
+    }
+
     fn is(&self, views: &[View]) -> bool {
         views.contains(&self.view)
+    }
+}
+
+/// Creates a key that the bottom line does not show.
+const fn key(action: Action, chords: &'static [Chord], help: &'static str) -> KeyBinding {
+    KeyBinding { chords, action, help, label: "", is_shown: |_| false }
+}
+
+impl KeyBinding {
+    const fn shown(self, label: &'static str, is_shown: fn(&KeyContext) -> bool) -> Self {
+        Self { label, is_shown, ..self }
+    }
+
+    /// Returns the label in the bottom line, or an empty text if the key is not shown there.
+    pub(crate) fn label(&self, context: &KeyContext) -> &'static str {
+        // Beside a dialog, only the key that closes it is shown.
+        let is_possible = !context.has_dialog || self.action == Action::Escape;
+        match (self.action, context.is_replay, context.is_frozen) {
+            _ if !is_possible || !(self.is_shown)(context) => "",
+            (Action::Freeze, true, true) => "Play",
+            (Action::Freeze, true, false) => "Pause",
+            (Action::Freeze, false, true) => "Go on",
+            _ => self.label,
+        }
     }
 }
 
@@ -117,8 +139,8 @@ pub(crate) enum Chord {
 impl Chord {
     pub(crate) fn name(self) -> String {
         match self {
-            Self::Plain(KeyCode::PageUp) => "PgUp".to_owned(),
-            Self::Plain(KeyCode::PageDown) => "PgDn".to_owned(),
+            Self::Plain(PageUp) => "PgUp".to_owned(),
+            Self::Plain(PageDown) => "PgDn".to_owned(),
             Self::Plain(code) => code.to_string(),
             Self::Ctrl(character) => format!("Ctrl-{}", character.to_ascii_uppercase()),
             Self::Shift(code) => format!("Shift-{code}"),
@@ -128,7 +150,7 @@ impl Chord {
     pub(crate) fn of(event: KeyEvent) -> Self {
         match event.code {
             KeyCode::Char(character) if event.modifiers.contains(KeyModifiers::CONTROL) => Self::Ctrl(character.to_ascii_lowercase()),
-            KeyCode::Left | KeyCode::Right if event.modifiers.contains(KeyModifiers::SHIFT) => Self::Shift(event.code),
+            Left | Right if event.modifiers.contains(KeyModifiers::SHIFT) => Self::Shift(event.code),
             code => Self::Plain(code),
         }
     }
@@ -141,53 +163,65 @@ pub(crate) const fn letter(character: char) -> Chord {
 use Chord::{Ctrl, Plain, Shift};
 
 /// Every key, in the order of the help.
-#[rustfmt::skip] // one row per line
 pub(crate) const KEYS: &[KeyBinding] = &[
-    KeyBinding { chords: &[letter('1')], action: Action::Show(View::Main), help: "main view: devices and processes", label: |_| "" },
-    KeyBinding { chords: &[letter('2')], action: Action::Show(View::Charts), help: "charts over time", label: |_| "" },
-    KeyBinding { chords: &[letter('3')], action: Action::Show(View::Detail), help: "all values of one device", label: |_| "" },
-    KeyBinding { chords: &[letter('4')], action: Action::Show(View::Memory), help: "memory: kinds, address map, buffers, events", label: |_| "" },
-    KeyBinding { chords: &[letter('5')], action: Action::Show(View::Mesh), help: "chips as they are wired", label: |_| "" },
-    KeyBinding { chords: &[Plain(KeyCode::F(1)), letter('?'), letter('h')], action: Action::Help, help: "show or hide this help", label: |s| s.always("Help") },
-    KeyBinding { chords: &[letter('['), Plain(KeyCode::Left)], action: Action::Device(Step::Before), help: "previous device", label: |s| s.only_if(s.has_device(), "Device") },
-    KeyBinding { chords: &[letter(']'), Plain(KeyCode::Right)], action: Action::Device(Step::After), help: "next device", label: |s| s.only_if(s.has_device(), "Device") },
-    KeyBinding { chords: &[Plain(KeyCode::Up)], action: Action::Move(Motion::Up), help: "up", label: |s| s.only_if(s.can_scroll, "Scroll") },
-    KeyBinding { chords: &[Plain(KeyCode::Down)], action: Action::Move(Motion::Down), help: "down", label: |s| s.only_if(s.can_scroll, "Scroll") },
-    KeyBinding { chords: &[Plain(KeyCode::PageUp)], action: Action::Move(Motion::PageUp), help: "a page up", label: |_| "" },
-    KeyBinding { chords: &[Plain(KeyCode::PageDown)], action: Action::Move(Motion::PageDown), help: "a page down", label: |_| "" },
-    KeyBinding { chords: &[Plain(KeyCode::Home)], action: Action::Move(Motion::Home), help: "to the first", label: |_| "" },
-    KeyBinding { chords: &[Plain(KeyCode::End)], action: Action::Move(Motion::End), help: "to the last", label: |_| "" },
-    KeyBinding { chords: &[letter('m')], action: Action::Metric, help: "charts and mesh: next metric", label: |s| s.only_if(s.is(&[View::Charts, View::Mesh]), "Metric") },
-    KeyBinding { chords: &[letter('o')], action: Action::Overlay, help: "charts: one for all devices, or one per device", label: |s| s.only_if(s.is(&[View::Charts]) && !s.is_by_device, "Overlay") },
-    KeyBinding { chords: &[letter('z')], action: Action::Zoom(Step::Before), help: "charts: shorter time", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
-    KeyBinding { chords: &[letter('Z')], action: Action::Zoom(Step::After), help: "charts: longer time, up to an hour (3,600 samples)", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
-    KeyBinding { chords: &[letter('g')], action: Action::Group, help: "memory: group by line, tag, operation, size, or not", label: |s| s.only_if(s.is(&[View::Memory]), "Group") },
-    KeyBinding { chords: &[letter('M')], action: Action::Mark, help: "memory: set a mark, and show what grew since then", label: |_| "" },
-    KeyBinding { chords: &[Plain(KeyCode::F(2))], action: Action::Setup, help: "settings: columns, refresh, theme", label: |s| s.only_if(!s.is(&[View::Charts, View::Memory]) && !s.is_replay, "Setup") },
-    KeyBinding { chords: &[letter('/'), Plain(KeyCode::F(4))], action: Action::Filter, help: "filter: text, user:ana, host:a, dev:0-3, mem>1G; buffers: text", label: |s| s.only_if(s.is(&[View::Main, View::Memory]), "Filter") },
-    KeyBinding { chords: &[Plain(KeyCode::F(6))], action: Action::SortMenu, help: "choose the column to sort by", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Sort") },
-    KeyBinding { chords: &[letter('<')], action: Action::SortBy(Step::Before), help: "sort by the column to the left", label: |_| "" },
-    KeyBinding { chords: &[letter('>')], action: Action::SortBy(Step::After), help: "sort by the column to the right", label: |_| "" },
-    KeyBinding { chords: &[letter('I')], action: Action::Reverse, help: "reverse the sort order", label: |_| "" },
-    KeyBinding { chords: &[letter('t')], action: Action::Tree, help: "processes as a tree", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Tree") },
-    KeyBinding { chords: &[Plain(KeyCode::Enter)], action: Action::Details, help: "details of the selected process or device", label: |s| s.only_if(s.is(&[View::Main, View::Memory, View::Mesh]), "Info") },
-    KeyBinding { chords: &[Plain(KeyCode::F(9)), letter('K')], action: Action::Signal, help: "send a signal to the selected process", label: |s| s.only_if(s.is(&[View::Main]) && s.can_signal, "Kill") },
-    KeyBinding { chords: &[letter(' ')], action: Action::Freeze, help: "pause or resume the display", label: |s| s.always(match (s.is_replay, s.is_frozen) { (true, true) => "Play", (true, false) => "Pause", (false, true) => "Go on", (false, false) => "Freeze" }) },
-    KeyBinding { chords: &[letter(','), Shift(KeyCode::Left)], action: Action::Back(Step::Before), help: "one sample back (in a recording: one frame)", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
-    KeyBinding { chords: &[letter('.'), Shift(KeyCode::Right)], action: Action::Back(Step::After), help: "one sample forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
-    KeyBinding { chords: &[letter('{')], action: Action::Jump(Step::Before), help: "a minute back", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
-    KeyBinding { chords: &[letter('}')], action: Action::Jump(Step::After), help: "a minute forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
-    KeyBinding { chords: &[Plain(KeyCode::Tab)], action: Action::Focus, help: "switch the focus between devices and processes", label: |_| "" },
-    KeyBinding { chords: &[letter('w')], action: Action::WorstFirst, help: "sort devices by id, or worst first", label: |_| "" },
-    KeyBinding { chords: &[letter('f')], action: Action::Fold, help: "several hosts: fold or unfold the selected one", label: |s| s.only_if(s.is(&[View::Main]) && s.has_groups, "Fold") },
-    KeyBinding { chords: &[letter('+')], action: Action::Speed(Step::After), help: "faster: refresh more often, play a recording faster", label: |s| s.only_if(s.is_replay, "Speed") },
-    KeyBinding { chords: &[letter('-')], action: Action::Speed(Step::Before), help: "slower: refresh less often, play a recording slower", label: |s| s.only_if(s.is_replay, "Speed") },
-    KeyBinding { chords: &[Plain(KeyCode::F(5)), letter('r'), Ctrl('l')], action: Action::Refresh, help: "refresh now, and redraw the screen", label: |_| "" },
-    KeyBinding { chords: &[Plain(KeyCode::F(12))], action: Action::Save, help: "save the settings to the configuration file", label: |_| "" },
-    KeyBinding { chords: &[letter('d')], action: Action::Deep, help: "turn --deep on or off (reading the chips themselves)", label: |_| "" },
-    KeyBinding { chords: &[letter('a')], action: Action::Alerts, help: "list the alerts, newest first", label: |s| s.only_if(s.has_alerts, "Alerts") },
-    KeyBinding { chords: &[Plain(KeyCode::Esc)], action: Action::Escape, help: "close a dialog, clear the filter, or resume the display", label: |s| if s.has_dialog { "Close" } else { "" } },
-    KeyBinding { chords: &[letter('q'), Plain(KeyCode::F(10)), Ctrl('c')], action: Action::Quit, help: "quit", label: |s| s.always("Quit") },
+    key(Action::Show(View::Main), &[letter('1')], "main view: devices and processes"),
+    key(Action::Show(View::Charts), &[letter('2')], "charts over time"),
+    key(Action::Show(View::Detail), &[letter('3')], "all values of one device"),
+    key(Action::Show(View::Memory), &[letter('4')], "memory: kinds, address map, buffers, events"),
+    key(Action::Show(View::Mesh), &[letter('5')], "chips as they are wired"),
+    key(Action::Help, &[Plain(F(1)), letter('?'), letter('h')], "show or hide this help").shown("Help", |_| true),
+    key(Action::Device(Step::Before), &[letter('['), Plain(Left)], "previous device").shown("Device", KeyContext::has_device),
+    key(Action::Device(Step::After), &[letter(']'), Plain(Right)], "next device").shown("Device", KeyContext::has_device),
+    key(Action::Move(Motion::Up), &[Plain(Up)], "up").shown("Scroll", |context| context.can_scroll),
+    key(Action::Move(Motion::Down), &[Plain(Down)], "down").shown("Scroll", |context| context.can_scroll),
+    key(Action::Move(Motion::PageUp), &[Plain(PageUp)], "a page up"),
+    key(Action::Move(Motion::PageDown), &[Plain(PageDown)], "a page down"),
+    key(Action::Move(Motion::Home), &[Plain(Home)], "to the first"),
+    key(Action::Move(Motion::End), &[Plain(End)], "to the last"),
+    key(Action::Metric, &[letter('m')], "charts and mesh: next metric").shown("Metric", |context| context.is(&[View::Charts, View::Mesh])),
+    key(Action::Overlay, &[letter('o')], "charts: one for all devices, or one per device")
+        .shown("Overlay", |context| context.is(&[View::Charts]) && !context.is_by_device),
+    key(Action::Zoom(Step::Before), &[letter('z')], "charts: shorter time").shown("Time", |context| context.is(&[View::Charts])),
+    key(Action::Zoom(Step::After), &[letter('Z')], "charts: longer time, up to an hour (3,600 samples)")
+        .shown("Time", |context| context.is(&[View::Charts])),
+    key(Action::Group, &[letter('g')], "memory: group by line, tag, operation, size, or not")
+        .shown("Group", |context| context.is(&[View::Memory])),
+    key(Action::Mark, &[letter('M')], "memory: set a mark, and show what grew since then"),
+    key(Action::Setup, &[Plain(F(2))], "settings: columns, refresh, theme")
+        .shown("Setup", |context| !context.is(&[View::Charts, View::Memory]) && !context.is_replay),
+    key(Action::Filter, &[letter('/'), Plain(F(4))], "filter: text, user:ana, host:a, dev:0-3, mem>1G; buffers: text")
+        .shown("Filter", |context| context.is(&[View::Main, View::Memory])),
+    key(Action::SortMenu, &[Plain(F(6))], "choose the column to sort by")
+        .shown("Sort", |context| context.is(&[View::Main]) && !context.is_replay),
+    key(Action::SortBy(Step::Before), &[letter('<')], "sort by the column to the left"),
+    key(Action::SortBy(Step::After), &[letter('>')], "sort by the column to the right"),
+    key(Action::Reverse, &[letter('I')], "reverse the sort order"),
+    key(Action::Tree, &[letter('t')], "processes as a tree").shown("Tree", |context| context.is(&[View::Main]) && !context.is_replay),
+    key(Action::Details, &[Plain(Enter)], "details of the selected process or device")
+        .shown("Info", |context| context.is(&[View::Main, View::Memory, View::Mesh])),
+    key(Action::Signal, &[Plain(F(9)), letter('K')], "send a signal to the selected process")
+        .shown("Kill", |context| context.is(&[View::Main]) && context.can_signal),
+    key(Action::Freeze, &[letter(' ')], "pause or resume the display").shown("Freeze", |_| true),
+    key(Action::Back(Step::Before), &[letter(','), Shift(Left)], "one sample back (in a recording: one frame)")
+        .shown("Step", KeyContext::can_step),
+    key(Action::Back(Step::After), &[letter('.'), Shift(Right)], "one sample forward").shown("Step", KeyContext::can_step),
+    key(Action::Jump(Step::Before), &[letter('{')], "a minute back").shown("Minute", KeyContext::can_step),
+    key(Action::Jump(Step::After), &[letter('}')], "a minute forward").shown("Minute", KeyContext::can_step),
+    key(Action::Focus, &[Plain(Tab)], "switch the focus between devices and processes"),
+    key(Action::WorstFirst, &[letter('w')], "sort devices by id, or worst first"),
+    key(Action::Fold, &[letter('f')], "several hosts: fold or unfold the selected one")
+        .shown("Fold", |context| context.is(&[View::Main]) && context.has_groups),
+    key(Action::Speed(Step::After), &[letter('+')], "faster: refresh more often, play a recording faster")
+        .shown("Speed", |context| context.is_replay),
+    key(Action::Speed(Step::Before), &[letter('-')], "slower: refresh less often, play a recording slower")
+        .shown("Speed", |context| context.is_replay),
+    key(Action::Refresh, &[Plain(F(5)), letter('r'), Ctrl('l')], "refresh now, and redraw the screen"),
+    key(Action::Save, &[Plain(F(12))], "save the settings to the configuration file"),
+    key(Action::Deep, &[letter('d')], "turn --deep on or off (reading the chips themselves)"),
+    key(Action::Alerts, &[letter('a')], "list the alerts, newest first").shown("Alerts", |context| context.has_alerts),
+    key(Action::Escape, &[Plain(Esc)], "close a dialog, clear the filter, or resume the display")
+        .shown("Close", |context| context.has_dialog),
+    key(Action::Quit, &[letter('q'), Plain(F(10)), Ctrl('c')], "quit").shown("Quit", |_| true),
 ];
 
 pub(crate) fn action(chord: Chord) -> Option<Action> {
@@ -222,7 +256,7 @@ mod tests {
         let event = |code, modifiers| Chord::of(KeyEvent::new(code, modifiers));
         assert_eq!(event(KeyCode::Char('c'), KeyModifiers::CONTROL), Ctrl('c'));
         assert_eq!(event(KeyCode::Char('K'), KeyModifiers::SHIFT), letter('K'));
-        assert_eq!(event(KeyCode::Left, KeyModifiers::SHIFT), Shift(KeyCode::Left));
-        assert_eq!(event(KeyCode::Left, KeyModifiers::NONE), Plain(KeyCode::Left));
+        assert_eq!(event(Left, KeyModifiers::SHIFT), Shift(Left));
+        assert_eq!(event(Left, KeyModifiers::NONE), Plain(Left));
     }
 }

@@ -271,7 +271,7 @@ pub(crate) const TITLE_WIDE_MIN: u16 = 110;
 pub(crate) const TITLE_END_COLUMNS: u16 = 12;
 
 pub(crate) fn tab(view: View, shown: View, width: u16) -> String {
-    if width >= TITLE_WIDE_MIN || view == shown { format!("{} {}", view.number(), view.title()) } else { view.number().to_string() }
+    if width >= TITLE_WIDE_MIN || view == shown { format!("{} {}", view.number(), view.name()) } else { view.number().to_string() }
 }
 
 /// Returns the columns of each of these texts.
@@ -300,7 +300,7 @@ pub(crate) struct Hint {
 /// Returns the keys that do something here, as far as there is room. The first and the last key, help and quit, are always included.
 pub(crate) fn footer(width: u16, context: &KeyContext) -> Vec<Hint> {
     let named = |(index, key): (usize, &KeyBinding)| {
-        let (name, label) = (key.chords.first()?.name(), (key.label)(context));
+        let (name, label) = (key.chords.first()?.name(), key.label(context));
         (!label.is_empty()).then_some(Hint { key: index, name, label, from: 0, to: 0 })
     };
     let mut hints: Vec<Hint> = KEYS.iter().enumerate().filter_map(named).collect();

@@ -25,30 +25,23 @@ const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ThemeChoice {
-    /// Follows the background of the terminal.
-    #[default]
-    Auto,
-    Dark,
-    Light,
-    Mono,
-    HighContrast,
-    ColorBlind,
-}
-
-impl ThemeChoice {
-    pub(crate) const ALL: [Self; 6] = [Self::Auto, Self::Dark, Self::Light, Self::Mono, Self::HighContrast, Self::ColorBlind];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Dark => "dark",
-            Self::Light => "light",
-            Self::Mono => "mono",
-            Self::HighContrast => "high-contrast",
-            Self::ColorBlind => "colour-blind",
-        }
+ttmon_model::named! {
+    /// The user's choice of a theme.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum ThemeChoice {
+        /// Follows the background of the terminal.
+        #[default]
+        Auto = "auto",
+        /// For a dark background.
+        Dark = "dark",
+        /// For a light background.
+        Light = "light",
+        /// Without colours.
+        Mono = "mono",
+        /// With more contrast.
+        HighContrast = "high-contrast",
+        /// Blue and orange.
+        ColorBlind = "colour-blind",
     }
 }
 
@@ -94,33 +87,116 @@ impl Default for Settings {
 
 struct Setting {
     key: &'static str,
-    takes: fn() -> String,
     #[cfg_attr(not(test), expect(dead_code, reason = "for docs/top.md"))]
     help: &'static str,
+    kind: SettingKind,
+}
+
+enum SettingKind {
+    /// True or false.
+    Flag(fn(&mut Settings) -> &mut bool),
+    /// A value with its own notation.
+    Other { allowed: fn() -> String, read: fn(&mut Settings, &Value) -> Option<()>, write: fn(&Settings) -> Value },
+}
+
+const fn flag(key: &'static str, help: &'static str, member: fn(&mut Settings) -> &mut bool) -> Setting {
+    Setting { key, help, kind: SettingKind::Flag(member) }
+}
+
+const fn setting(
+    key: &'static str,
+    help: &'static str,
+    allowed: fn() -> String,
     read: fn(&mut Settings, &Value) -> Option<()>,
     write: fn(&Settings) -> Value,
+) -> Setting {
+    Setting { key, help, kind: SettingKind::Other { allowed, read, write } }
 }
 
-#[rustfmt::skip] // one setting per line
+impl Setting {
+    /// Returns the allowed values in words.
+    fn allowed(&self) -> String {
+        match self.kind {
+            SettingKind::Flag(_) => "true or false".to_owned(),
+            SettingKind::Other { allowed, .. } => allowed(),
+        }
+    }
+
+    /// Returns `None` for a value that is not allowed.
+    fn read(&self, settings: &mut Settings, value: &Value) -> Option<()> {
+        match self.kind {
+            SettingKind::Flag(member) => value.as_bool().map(|value| *member(settings) = value),
+            SettingKind::Other { read, .. } => read(settings, value),
+        }
+    }
+
+    fn write(&self, settings: &Settings) -> Value {
+        match self.kind {
+            SettingKind::Flag(member) => Value::Boolean(*member(&mut settings.clone())),
+            SettingKind::Other { write, .. } => write(settings),
+        }
+    }
+}
+
 const SETTINGS: &[Setting] = &[
-    Setting { key: "view", takes: || one_of(View::ALL.map(View::title)), help: "the first view", read: |s, v| view(v).map(|view| s.view = view), write: |s| text(s.view.title()) },
-    Setting { key: "refresh_ms", takes: || format!("milliseconds, {} to {}", REFRESH_MIN.as_millis(), REFRESH_MAX.as_millis()), help: "refresh interval", read: |s, v| refresh(v).map(|refresh| s.refresh = refresh), write: |s| Value::Integer(i64::try_from(s.refresh.as_millis()).unwrap_or(1000)) },
-    Setting { key: "theme", takes: || one_of(ThemeChoice::ALL.map(ThemeChoice::name)), help: "colours; `auto` follows the background of the terminal", read: |s, v| theme(v).map(|theme| s.theme = theme), write: |s| text(s.theme.name()) },
-    Setting { key: "sort", takes: || "the name of a column".to_owned(), help: "column to sort processes by", read: |s, v| v.as_str().and_then(columns::by_name).map(|sort| s.sort = sort), write: |s| text(columns::COLUMNS[s.sort].name) },
-    Setting { key: "descending", takes: boolean, help: "sort in descending order", read: |s, v| v.as_bool().map(|value| s.descending = value), write: |s| Value::Boolean(s.descending) },
-    Setting { key: "tree", takes: boolean, help: "processes as a tree", read: |s, v| v.as_bool().map(|value| s.tree = value), write: |s| Value::Boolean(s.tree) },
-    Setting { key: "columns", takes: || "a list of names of columns".to_owned(), help: "columns of the process list, as far as they fit", read: |s, v| list(v).map(|columns| s.columns = columns), write: |s| Value::Array(s.columns.iter().map(|index| text(columns::COLUMNS[*index].name)).collect()) },
-    Setting { key: "metric", takes: || "the name of a metric".to_owned(), help: "metric of charts and mesh", read: |s, v| v.as_str().and_then(metric::by_name).map(|metric| s.metric = metric), write: |s| text(metric::METRICS[s.metric].chart.name) },
-    Setting { key: "window_s", takes: || one_of(ZOOMS), help: "seconds that charts show", read: |s, v| zoom(v).map(|zoom| s.zoom = zoom), write: |s| Value::Integer(i64::try_from(ZOOMS[s.zoom]).unwrap_or(60)) },
-    Setting { key: "worst_first", takes: boolean, help: "list the worst devices first", read: |s, v| v.as_bool().map(|value| s.worst_first = value), write: |s| Value::Boolean(s.worst_first) },
-    Setting { key: "overlay", takes: boolean, help: "charts of one metric: all devices in one chart", read: |s, v| v.as_bool().map(|value| s.overlay = value), write: |s| Value::Boolean(s.overlay) },
-    Setting { key: "charts_by_device", takes: boolean, help: "charts: true for all metrics of one device, false for one metric of all devices", read: |s, v| v.as_bool().map(|value| s.by_device = value), write: |s| Value::Boolean(s.by_device) },
-    Setting { key: "bell", takes: boolean, help: "ring the terminal bell for alerts", read: |s, v| v.as_bool().map(|value| s.bell = value), write: |s| Value::Boolean(s.bell) },
+    setting(
+        "view",
+        "the first view",
+        || one_of(View::ALL.map(View::name)),
+        |settings, value| view(value).map(|view| settings.view = view),
+        |settings| text(settings.view.name()),
+    ),
+    setting(
+        "refresh_ms",
+        "refresh interval",
+        || format!("milliseconds, {} to {}", REFRESH_MIN.as_millis(), REFRESH_MAX.as_millis()),
+        |settings, value| refresh(value).map(|refresh| settings.refresh = refresh),
+        |settings| Value::Integer(i64::try_from(settings.refresh.as_millis()).unwrap_or(1000)),
+    ),
+    setting(
+        "theme",
+        "colours; `auto` follows the background of the terminal",
+        || one_of(ThemeChoice::ALL.map(ThemeChoice::name)),
+        |settings, value| theme(value).map(|theme| settings.theme = theme),
+        |settings| text(settings.theme.name()),
+    ),
+    setting(
+        "sort",
+        "column to sort processes by",
+        || "the name of a column".to_owned(),
+        |settings, value| value.as_str().and_then(columns::by_name).map(|sort| settings.sort = sort),
+        |settings| text(columns::COLUMNS[settings.sort].name),
+    ),
+    flag("descending", "sort in descending order", |settings| &mut settings.descending),
+    flag("tree", "processes as a tree", |settings| &mut settings.tree),
+    setting(
+        "columns",
+        "columns of the process list, as far as they fit",
+        || "a list of names of columns".to_owned(),
+        |settings, value| list(value).map(|columns| settings.columns = columns),
+        |settings| Value::Array(settings.columns.iter().map(|index| text(columns::COLUMNS[*index].name)).collect()),
+    ),
+    setting(
+        "metric",
+        "metric of charts and mesh",
+        || "the name of a metric".to_owned(),
+        |settings, value| value.as_str().and_then(metric::by_name).map(|metric| settings.metric = metric),
+        |settings| text(metric::METRICS[settings.metric].chart.name),
+    ),
+    setting(
+        "window_s",
+        "seconds that charts show",
+        || one_of(ZOOMS),
+        |settings, value| zoom(value).map(|zoom| settings.zoom = zoom),
+        |settings| Value::Integer(i64::try_from(ZOOMS[settings.zoom]).unwrap_or(60)),
+    ),
+    flag("worst_first", "list the worst devices first", |settings| &mut settings.worst_first),
+    flag("overlay", "charts of one metric: all devices in one chart", |settings| &mut settings.overlay),
+    flag("charts_by_device", "charts: true for all metrics of one device, false for one metric of all devices", |settings| {
+        &mut settings.by_device
+    }),
+    flag("bell", "ring the terminal bell for alerts", |settings| &mut settings.bell),
 ];
-
-fn boolean() -> String {
-    "true or false".to_owned()
-}
 
 /// Formats `a, b or c`.
 fn one_of<T: ToString, const N: usize>(words: [T; N]) -> String {
@@ -133,7 +209,7 @@ fn text(text: &str) -> Value {
 }
 
 fn view(value: &Value) -> Option<View> {
-    View::ALL.into_iter().find(|view| value.as_str().is_some_and(|name| view.title().eq_ignore_ascii_case(name)))
+    View::ALL.into_iter().find(|view| value.as_str().is_some_and(|name| view.name().eq_ignore_ascii_case(name)))
 }
 
 fn theme(value: &Value) -> Option<ThemeChoice> {
@@ -142,7 +218,7 @@ fn theme(value: &Value) -> Option<ThemeChoice> {
         "color-blind" => "colour-blind",
         name => name,
     };
-    ThemeChoice::ALL.into_iter().find(|theme| theme.name() == name)
+    ThemeChoice::from_name(name)
 }
 
 fn refresh(value: &Value) -> Option<Duration> {
@@ -190,7 +266,7 @@ impl Settings {
                 // The table of alert rules and receivers is read elsewhere.
                 None if key == "alerts" => {}
                 None => messages.push(format!("unknown key {key}")),
-                Some(setting) if (setting.read)(self, value).is_none() => messages.push(format!("{key} takes {}", (setting.takes)())),
+                Some(setting) if setting.read(self, value).is_none() => messages.push(format!("{key} takes {}", setting.allowed())),
                 Some(_) => {}
             }
         }
@@ -203,7 +279,7 @@ impl Settings {
         let mut wanted = earlier.parse::<Table>().map_err(|error| NotToml(error.message().to_owned()))?;
         let mut lines: Vec<String> = earlier.lines().map(str::to_owned).collect();
         for setting in SETTINGS {
-            let value = (setting.write)(self);
+            let value = setting.write(self);
             if wanted.insert(setting.key.to_owned(), value.clone()).as_ref() != Some(&value) {
                 set(&mut lines, setting.key, &value);
             }
@@ -246,13 +322,8 @@ mod tests {
         let header = "| key | takes | default | is |\n| --- | --- | --- | --- |\n";
         let mut text = String::new();
         for setting in SETTINGS {
-            text += &format!(
-                "| `{}` | {} | `{}` | {} |\n",
-                setting.key,
-                (setting.takes)(),
-                (setting.write)(&Settings::default()),
-                setting.help
-            );
+            text +=
+                &format!("| `{}` | {} | `{}` | {} |\n", setting.key, setting.allowed(), setting.write(&Settings::default()), setting.help);
         }
         text += "\n| column | is |\n| --- | --- |\n";
         for column in columns::COLUMNS {

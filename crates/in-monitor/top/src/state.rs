@@ -19,37 +19,25 @@ use crate::host::Host;
 use crate::settings::Settings;
 use crate::theme::Theme;
 
-/// One of the screens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum View {
-    /// Devices and processes.
-    #[default]
-    Main,
-    /// Metrics over time.
-    Charts,
-    /// All values of one device.
-    Detail,
-    /// Memory, buffer by buffer.
-    Memory,
-    /// The wiring of the chips.
-    Mesh,
+ttmon_model::named! {
+    /// One of the screens, in the order of their keys.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum View {
+        /// Devices and processes.
+        #[default]
+        Main = "Main",
+        /// Metrics over time.
+        Charts = "Charts",
+        /// All values of one device.
+        Detail = "Detail",
+        /// Memory, buffer by buffer.
+        Memory = "Memory",
+        /// The wiring of the chips.
+        Mesh = "Mesh",
+    }
 }
 
 impl View {
-    /// Every view, in the order of its keys.
-    pub const ALL: [Self; 5] = [Self::Main, Self::Charts, Self::Detail, Self::Memory, Self::Mesh];
-
-    /// Its name in the title and the configuration file.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Main => "Main",
-            Self::Charts => "Charts",
-            Self::Detail => "Detail",
-            Self::Memory => "Memory",
-            Self::Mesh => "Mesh",
-        }
-    }
-
     /// The number of its key.
     pub fn number(self) -> usize {
         Self::ALL.iter().position(|view| *view == self).unwrap_or(0) + 1
@@ -112,27 +100,21 @@ pub(crate) struct SignalDialog {
     pub(crate) is_confirming: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ListBy {
-    #[default]
-    Buffer,
-    Line,
-    Tag,
-    Op,
-    Size,
-}
-
-impl ListBy {
-    pub(crate) const ALL: [Self; 5] = [Self::Buffer, Self::Line, Self::Tag, Self::Op, Self::Size];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Buffer => "buffer",
-            Self::Line => "line",
-            Self::Tag => "tag",
-            Self::Op => "operation",
-            Self::Size => "size",
-        }
+ttmon_model::named! {
+    /// What the list of buffers is grouped by.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum ListBy {
+        /// Each buffer is a row.
+        #[default]
+        Buffer = "buffer",
+        /// The line that allocated.
+        Line = "line",
+        /// The tag.
+        Tag = "tag",
+        /// The operation.
+        Op = "operation",
+        /// The size.
+        Size = "size",
     }
 }
 

@@ -305,10 +305,8 @@ mod tests {
     fn variables_are_reported_as_absent() {
         let process = crate::tests::machine::n300().processes[0].key;
         let received = messages(replay(&[&[0]], None), &[Request::Now, Request::Environment(process)]);
-        assert!(
-            matches!(received.last(), Some(FeedMessage::Environment(of, Err(why))) if *of == process && why.to_string().contains("not recorded")),
-            "{received:?}"
-        );
+        let Some(FeedMessage::Environment(of, Err(why))) = received.last() else { panic!("{received:?}") };
+        assert!(*of == process && why.to_string().contains("not recorded"), "{why}");
         assert_eq!(received.iter().filter(|message| matches!(message, FeedMessage::Position(_))).count(), 1, "nothing has moved");
     }
 

@@ -6,12 +6,11 @@ use ttmon_model::units::UnixTime;
 
 use super::{SECOND, drawn, eight, machine, one, several, text, watched, with_processes};
 use crate::columns::COLUMNS;
-use crate::event::Event;
 use crate::feed::{FeedMessage, Position, Request};
 use crate::keys::{Chord, KEYS, Step, letter};
 use crate::state::{Dialog, ListBy, ListSort, Page, State, View};
 use crate::theme::Theme;
-use crate::update::{Effect, update};
+use crate::update::{Effect, Event, update};
 use crate::view::memory_list;
 
 fn event(chord: Chord) -> KeyEvent {
@@ -321,7 +320,7 @@ fn every_key_answers_in_every_view() {
             let before = drawn(&state);
             let effects = press(&mut state, *chord);
             let is_answered = !effects.is_empty() || drawn(&state) != before;
-            assert!(is_answered, "{} does nothing in the view {}", chord.name(), view.title());
+            assert!(is_answered, "{} does nothing in the view {}", chord.name(), view.name());
         }
     }
 }
@@ -439,4 +438,15 @@ fn groups_of_the_same_rank_stay_where_they_are() {
     let names = memory_list(&state);
     assert_eq!(names.len(), 39);
     assert!((0..9).all(|_| memory_list(&state) == names));
+}
+
+/// So no bytes are written while nothing changes. A small screen has no charts, which move with the time.
+#[test]
+fn an_unchanged_machine_does_not_change_the_screen() {
+    let mut state = watched(&eight(), (80, 18), Theme::default(), 3);
+    let before = drawn(&state);
+    let mut next = eight();
+    next.time = UnixTime(next.time.0 + SECOND);
+    update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(next))));
+    assert_eq!(text(&drawn(&state)), text(&before));
 }

@@ -15,7 +15,12 @@ proptest! {
 
     #[test]
     fn nothing_harmful_is_drawn_and_nothing_breaks(
-        snapshot in prop_oneof![any_snapshot(), any_hooked()], width in 0u16..220, height in 0u16..60, ascii: bool, light: bool, worst_first: bool, tree: bool,
+        snapshot in prop_oneof![any_snapshot(), any_hooked()],
+        (width, height) in (0u16..220, 0u16..60),
+        ascii: bool,
+        light: bool,
+        worst_first: bool,
+        tree: bool,
     ) {
         let background = if light { Background::Light } else { Background::Dark };
         let theme = Theme { colors: Colors::True, background, ascii, ..Theme::default() };

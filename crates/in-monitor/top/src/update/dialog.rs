@@ -110,15 +110,22 @@ struct Choice {
     step: fn(&mut Settings, Step),
 }
 
-#[rustfmt::skip] // one row per line
+const fn choice(name: &'static str, value: fn(&Settings) -> String, step: fn(&mut Settings, Step)) -> Choice {
+    Choice { name, value, step }
+}
+
 const CHOICES: &[Choice] = &[
-    Choice { name: "Refresh", value: |s| format!("{} ms", s.refresh.as_millis()), step: |s, step| s.refresh = next_refresh(s.refresh, step) },
-    Choice { name: "Theme", value: |s| s.theme.name().to_owned(), step: |s, step| s.theme = neighbour(&ThemeChoice::ALL, s.theme, step) },
-    Choice { name: "First view", value: |s| s.view.title().to_owned(), step: |s, step| s.view = neighbour(&View::ALL, s.view, step) },
-    Choice { name: "Charts look back", value: |s| format!("{} s", ZOOMS[s.zoom]), step: |s, step| s.zoom = bounded(s.zoom, step, ZOOMS.len()) },
-    Choice { name: "Metric of charts and mesh", value: |s| METRICS[s.metric].title.to_owned(), step: |s, step| s.metric = bounded(s.metric, step, METRICS.len()) },
-    Choice { name: "Devices with the worst first", value: |s| yes(s.worst_first), step: |s, _| s.worst_first = !s.worst_first },
-    Choice { name: "Bell for alerts", value: |s| yes(s.bell), step: |s, _| s.bell = !s.bell },
+    choice("Refresh", |s| format!("{} ms", s.refresh.as_millis()), |s, step| s.refresh = next_refresh(s.refresh, step)),
+    choice("Theme", |s| s.theme.name().to_owned(), |s, step| s.theme = neighbour(&ThemeChoice::ALL, s.theme, step)),
+    choice("First view", |s| s.view.name().to_owned(), |s, step| s.view = neighbour(&View::ALL, s.view, step)),
+    choice("Charts look back", |s| format!("{} s", ZOOMS[s.zoom]), |s, step| s.zoom = bounded(s.zoom, step, ZOOMS.len())),
+    choice(
+        "Metric of charts and mesh",
+        |s| METRICS[s.metric].title.to_owned(),
+        |s, step| s.metric = bounded(s.metric, step, METRICS.len()),
+    ),
+    choice("Devices with the worst first", |s| yes(s.worst_first), |s, _| s.worst_first = !s.worst_first),
+    choice("Bell for alerts", |s| yes(s.bell), |s, _| s.bell = !s.bell),
 ];
 
 fn yes(value: bool) -> String {

@@ -41,8 +41,8 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let is_chosen = chosen_owner == Some(process.owner());
         for (index, at, width) in &columns {
             let column = &COLUMNS[*index];
-            let (text, role) = match (column.text)(process, now) {
-                Ok(text) => (canvas.clean(&text), Role::Plain),
+            let (text, role) = match (column.value)(process) {
+                Ok(value) => (canvas.clean(&value.text(now)), Role::Plain),
                 // A process outside containers has an empty cell.
                 Err(ttmon_model::Missing::NoSource) if column.name == "container" => (String::new(), Role::Dim),
                 Err(_) => (ABSENT.to_owned(), Role::Dim),

@@ -3,6 +3,7 @@
 use ttmon_model::memory::Bar;
 use ttmon_model::{Device, Reading, Snapshot};
 use ttmon_print::quantity::size;
+use ttmon_print::text::Align;
 
 use crate::canvas::{Canvas, Field, width};
 use crate::theme::Role;
@@ -141,30 +142,30 @@ impl CommonValues {
             () => from(BARS_MIN, 8).max(6),
         };
         let mut widths = vec![
-            (DeviceColumn::Id, 3),
-            (DeviceColumn::Board, board),
-            (DeviceColumn::Temperature, 5),
-            (DeviceColumn::TemperatureSpark, from(SPARKS_MIN, SPARK_COLUMNS)),
-            (DeviceColumn::Power, from(SMALL_MAX, if is_one { 5 } else { 8 })),
-            (DeviceColumn::PowerSpark, if self.is_deep { 0 } else { from(SPARKS_MIN, SPARK_COLUMNS) }),
-            (DeviceColumn::Clock, from(SMALL_MAX, if width >= BARS_MIN { 7 } else { 4 })),
-            (DeviceColumn::Utilization, if self.is_deep { 5 } else { 0 }),
-            (DeviceColumn::Activity, if self.has_activity { from(112, 6) } else { 0 }),
-            (DeviceColumn::Link, from(150, 8)),
-            (DeviceColumn::DramBar, from(BARS_MIN, if is_one { 9 } else { 6 })),
-            (DeviceColumn::DramShare, if is_small { 4 } else { from(BARS_MIN, 4) }),
-            (DeviceColumn::Dram, if is_one || is_small { 8 } else { 12 + from(BARS_MIN, 1) }),
-            (DeviceColumn::L1Bar, from(if is_one { SPARKS_MIN } else { 118 }, 8)),
-            (DeviceColumn::L1Share, from(SMALL_MAX, 5)),
-            (DeviceColumn::L1, from(if is_one { 104 } else { 140 }, if is_one { 8 } else { 9 })),
-            (DeviceColumn::Health, if is_small { 8 } else { 6 + from(BARS_MIN, 4) }),
+            (DeviceColumn::Id, Align::Right, 3),
+            (DeviceColumn::Board, Align::Left, board),
+            (DeviceColumn::Temperature, Align::Right, 5),
+            (DeviceColumn::TemperatureSpark, Align::Left, from(SPARKS_MIN, SPARK_COLUMNS)),
+            (DeviceColumn::Power, Align::Right, from(SMALL_MAX, if is_one { 5 } else { 8 })),
+            (DeviceColumn::PowerSpark, Align::Left, if self.is_deep { 0 } else { from(SPARKS_MIN, SPARK_COLUMNS) }),
+            (DeviceColumn::Clock, Align::Right, from(SMALL_MAX, if width >= BARS_MIN { 7 } else { 4 })),
+            (DeviceColumn::Utilization, Align::Right, if self.is_deep { 5 } else { 0 }),
+            (DeviceColumn::Activity, Align::Right, if self.has_activity { from(112, 6) } else { 0 }),
+            (DeviceColumn::Link, Align::Left, from(150, 8)),
+            (DeviceColumn::DramBar, Align::Left, from(BARS_MIN, if is_one { 9 } else { 6 })),
+            (DeviceColumn::DramShare, Align::Right, if is_small { 4 } else { from(BARS_MIN, 4) }),
+            (DeviceColumn::Dram, Align::Right, if is_one || is_small { 8 } else { 12 + from(BARS_MIN, 1) }),
+            (DeviceColumn::L1Bar, Align::Left, from(if is_one { SPARKS_MIN } else { 118 }, 8)),
+            (DeviceColumn::L1Share, Align::Right, from(SMALL_MAX, 5)),
+            (DeviceColumn::L1, Align::Right, from(if is_one { 104 } else { 140 }, if is_one { 8 } else { 9 })),
+            (DeviceColumn::Health, Align::Left, if is_small { 8 } else { 6 + from(BARS_MIN, 4) }),
         ];
-        widths.retain(|(column, cells)| *cells > 0 && !(self.is_deep && *column == DeviceColumn::Clock && width < SPARKS_MIN));
-        let used: u16 = widths.iter().map(|(_, cells)| cells + 1).sum();
+        widths.retain(|(column, _, cells)| *cells > 0 && !(self.is_deep && *column == DeviceColumn::Clock && width < SPARKS_MIN));
+        let used: u16 = widths.iter().map(|(.., cells)| cells + 1).sum();
         let left = width.saturating_sub(used);
         let bars = ((left / 2).min(40), (left / 5).min(16));
         // The remaining width makes bars longer and leaves room for the reasons of health.
-        for (column, cells) in &mut widths {
+        for (column, _, cells) in &mut widths {
             *cells += match column {
                 // Without bars, the board's name first gets the width that it needs.
                 DeviceColumn::Board if width < BARS_MIN && !is_one => left.min(9),
@@ -176,18 +177,8 @@ impl CommonValues {
             };
         }
         let mut at = 0;
-        let place = |(column, cells): (DeviceColumn, u16)| {
-            let is_left = matches!(
-                column,
-                DeviceColumn::Board
-                    | DeviceColumn::Health
-                    | DeviceColumn::Link
-                    | DeviceColumn::TemperatureSpark
-                    | DeviceColumn::PowerSpark
-                    | DeviceColumn::DramBar
-                    | DeviceColumn::L1Bar
-            );
-            let field = if is_left { Field::start(at, cells) } else { Field::right(at, cells) };
+        let place = |(column, align, cells): (DeviceColumn, Align, u16)| {
+            let field = if align == Align::Left { Field::start(at, cells) } else { Field::right(at, cells) };
             at += cells + 1;
             (column, field)
         };

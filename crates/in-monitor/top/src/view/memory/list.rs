@@ -9,6 +9,7 @@ use ttmon_model::groups::{BufferGroup, GroupBy, GroupKey, groups};
 use ttmon_model::snapshot::MappedBuffer;
 use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::quantity::{ABSENT, age, size};
+use ttmon_print::text::Align;
 
 use super::super::panels::key_text;
 use super::{buffer_rows, on, why_unlisted};
@@ -161,7 +162,11 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
         return super::super::paragraph(canvas, area, 1, text);
     }
     let is_group = matches!(items.first(), Some(Item::Group(_)));
-    let fields = if is_group { group_fields(area) } else { buffer_fields(area) };
+    let fields = match items.first() {
+        Some(Item::Group(_)) => fields(area, GROUP_COLUMNS, &["NAME"]),
+        _ if area.width < WIDE_MIN => fields(area, BUFFER_COLUMNS, &["TAG, LINE, OP"]),
+        _ => fields(area, BUFFER_COLUMNS, &["TAG, LINE, OPERATION", "TAG, LINE, OP", "TAG"]),
+    };
     canvas.buffer.set_style(Rect { y: area.y + 1, height: 1, ..area }, canvas.theme.style(Role::Heading));
     for (index, (title, field)) in fields.iter().enumerate().filter(|(_, (_, field))| field.width > 0) {
         canvas.field(area, *field, 1, &format!("{title}{}", sign(state, canvas, index, is_group)), canvas.style(Role::Heading));
@@ -227,28 +232,45 @@ fn sign(state: &State, canvas: &Canvas<'_>, column: usize, is_group: bool) -> &'
     }
 }
 
-const NAMES: [&str; 3] = ["TAG, LINE, OPERATION", "TAG, LINE, OP", "TAG"];
-
 /// A narrower list has only the size, the kind or the count, and the name.
 const WIDE_MIN: u16 = 70;
 
-/// Headings and positions. A width of 0 hides a column.
+/// Headings and fields. A width of 0 hides a column.
 type Fields = Vec<(&'static str, Field)>;
 
-fn group_fields(area: Rect) -> Fields {
-    if area.width < WIDE_MIN {
-        let hidden = ("", Field::left(0, 0));
-        let name = ("NAME", Field::left(18, area.width.saturating_sub(19)));
-        return vec![("BYTES", Field::right(1, 9)), hidden, ("COUNT", Field::right(11, 6)), hidden, hidden, name];
+/// The columns before the name: heading, alignment, and width in a wide and in a narrow list.
+type Columns = [(&'static str, Align, u16, u16)];
+
+const GROUP_COLUMNS: &Columns = &[
+    ("BYTES", Align::Right, 9, 9),
+    ("", Align::Left, 10, 0),
+    ("COUNT", Align::Right, 7, 6),
+    ("LARGEST", Align::Right, 9, 0),
+    ("GREW", Align::Right, 9, 0),
+];
+
+const BUFFER_COLUMNS: &Columns = &[
+    ("SIZE", Align::Right, 9, 9),
+    ("KIND", Align::Left, 9, 8),
+    ("ADDRESS", Align::Right, 14, 0),
+    ("PER BANK", Align::Right, 9, 0),
+    ("AGE", Align::Right, 6, 0),
+    ("PID", Align::Right, 8, 0),
+];
+
+/// Places the columns, and then the name under the longest of its headings that fits.
+fn fields(area: Rect, columns: &Columns, names: &[&'static str]) -> Fields {
+    let mut at = 1;
+    let mut fields = Vec::new();
+    for (heading, align, wide, narrow) in columns {
+        let width = if area.width < WIDE_MIN { *narrow } else { *wide };
+        fields.push((*heading, if *align == Align::Left { Field::left(at, width) } else { Field::right(at, width) }));
+        at += if width > 0 { width + 1 } else { 0 };
     }
-    vec![
-        ("BYTES", Field::right(1, 9)),
-        ("", Field::left(11, 10)),
-        ("COUNT", Field::right(22, 7)),
-        ("LARGEST", Field::right(30, 9)),
-        ("GREW", Field::right(40, 9)),
-        ("NAME", Field::left(50, area.width.saturating_sub(51))),
-    ]
+    let left = area.width.saturating_sub(at);
+    let name = names.iter().find(|name| name.len() + 1 < usize::from(left)).or(names.last()).copied().unwrap_or_default();
+    fields.push((name, Field::left(at, left.saturating_sub(1))));
+    fields
 }
 
 fn group_texts(group: &BufferGroup, name: String, most: u64, canvas: &Canvas<'_>) -> Vec<Option<String>> {
@@ -257,26 +279,6 @@ fn group_texts(group: &BufferGroup, name: String, most: u64, canvas: &Canvas<'_>
         .since
         .map_or_else(|| Some(String::new()), |bytes| Some(if bytes == 0 { "-".to_owned() } else { format!("+{}", size(bytes)) }));
     vec![Some(size(group.bytes)), Some(bar), Some(group.count.to_string()), Some(size(group.largest)), grew, Some(name)]
-}
-
-fn buffer_fields(area: Rect) -> Fields {
-    if area.width < WIDE_MIN {
-        let hidden = ("", Field::left(0, 0));
-        let name = ("TAG, LINE, OP", Field::left(20, area.width.saturating_sub(21)));
-        return vec![("SIZE", Field::right(1, 9)), ("KIND", Field::left(11, 8)), hidden, hidden, hidden, hidden, name];
-    }
-    vec![
-        ("SIZE", Field::right(1, 9)),
-        ("KIND", Field::left(11, 9)),
-        ("ADDRESS", Field::right(21, 14)),
-        ("PER BANK", Field::right(36, 9)),
-        ("AGE", Field::right(46, 6)),
-        ("PID", Field::right(53, 8)),
-        (
-            NAMES.iter().find(|name| name.len() + 1 < usize::from(area.width.saturating_sub(62))).unwrap_or(&"TAG"),
-            Field::left(62, area.width.saturating_sub(63)),
-        ),
-    ]
 }
 
 fn buffer_texts(snapshot: &Snapshot, buffer: &MappedBuffer, name: String) -> Vec<Option<String>> {

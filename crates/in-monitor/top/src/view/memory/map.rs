@@ -207,9 +207,18 @@ mod tests {
         }
 
         #[test]
-        fn always_as_wide_as_asked(sizes in prop::collection::vec((1u64..1 << 40, any::<bool>()), 1..40), base in 0u64..1 << 50, width in 0usize..200) {
+        fn always_as_wide_as_requested(
+            sizes in prop::collection::vec((1u64..1 << 40, any::<bool>()), 1..40),
+            base in 0u64..1 << 50,
+            width in 0usize..200,
+        ) {
             let mut at = base;
-            let blocks: Vec<Block> = sizes.iter().map(|(size, is_free)| { let one = block(at, *size, *is_free); at += size; one }).collect();
+            let next = |(size, is_free): &(u64, bool)| {
+                let next = block(at, *size, *is_free);
+                at += size;
+                next
+            };
+            let blocks: Vec<Block> = sizes.iter().map(next).collect();
             prop_assert_eq!(drawn(&blocks, width).len(), width);
         }
     }
