@@ -18,8 +18,8 @@ use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{ProcessKey, Snapshot};
 
-use crate::event::Event;
 use crate::keys::Step;
+use crate::update::Event;
 
 pub use frame::line_of;
 pub use local::Local;

@@ -3,14 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use crossterm::event::KeyEventKind;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
-use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
 use ttmon_model::cluster::Cluster;
 use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_model::units::UnixTime;
@@ -20,15 +18,15 @@ use crate::alerts::Alerts;
 use crate::background::{self, KeyOutcome, REPLY_TIME_MAX, TerminalReplies};
 use crate::clock::Clock;
 use crate::columns::{COLUMNS, HOST};
-use crate::event::Event;
 use crate::feed::{Feed, FeedError, Request};
 use crate::host::Host;
-use crate::screen::{self, Screen};
+use crate::screen::Screen;
 use crate::settings::Settings;
 use crate::signals;
 use crate::state::State;
+use crate::terminal::{self, Input, on_input, on_signals};
 use crate::theme::Theme;
-use crate::update::{Effect, show_message, update};
+use crate::update::{Effect, Event, show_message, update};
 use crate::view::view;
 
 /// How long to wait for the first snapshot before the first frame is drawn. Most machines answer within this time.
@@ -127,57 +125,26 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     if let Some(message) = options.message {
         show_message(&mut state, message);
     }
-    // Registered before the terminal is taken over. Otherwise a signal in between would not restore it.
-    listen(&events)?;
+    let signals = events.clone();
+    on_signals(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP], move |signal| signals.send(Event::Signal(signal)).is_ok())?;
     let screen = Screen::enter()?;
-    read_keys(events)?;
-    let query = if options.asks_background { BackgroundQuery::Planned } else { BackgroundQuery::Done };
-    Loop { state, screen, requests, config: options.config, buffer: Buffer::empty(Rect::ZERO), query }.run(&arrivals, effects)
+    let mut replies = TerminalReplies::default();
+    on_input(move |input| events_of(input, &mut replies).into_iter().all(|event| events.send(event).is_ok()))?;
+    let (config, asks_background) = (options.config, options.asks_background);
+    Loop { state, screen, requests, config, buffer: Buffer::empty(Rect::ZERO), asks_background }.run(&arrivals, effects)
 }
 
-fn listen(events: &Sender<Event>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP])?;
-    let events = events.clone();
-    let builder = thread::Builder::new().name("signals".to_owned()).stack_size(128 * 1024);
-    builder.spawn(move || {
-        for signal in signals.forever() {
-            if events.send(Event::Signal(signal)).is_err() {
-                return;
-            }
-        }
-    })?;
-    Ok(())
-}
-
-fn read_keys(events: Sender<Event>) -> io::Result<()> {
-    use crossterm::event::{Event as Input, KeyEventKind, read};
-    let builder = thread::Builder::new().name("keys".to_owned()).stack_size(256 * 1024);
-    builder.spawn(move || {
-        let mut replies = TerminalReplies::default();
-        loop {
-            let event = match read() {
-                Ok(Input::Key(key)) if key.kind != KeyEventKind::Release => match replies.take_key(key) {
-                    KeyOutcome::Keys(keys) => {
-                        if keys.into_iter().any(|key| events.send(Event::Key(key)).is_err()) {
-                            return;
-                        }
-                        continue;
-                    }
-                    KeyOutcome::Reply(Some(background)) => Event::Background(background),
-                    KeyOutcome::Reply(None) => continue,
-                },
-                Ok(Input::Mouse(mouse)) => Event::Mouse(mouse),
-                Ok(Input::Resize(width, height)) => Event::Resized(width.min(SIZE_MAX), height.min(SIZE_MAX)),
-                Ok(_) => continue,
-                Err(error) => Event::InputError(error.to_string()),
-            };
-            let is_last = matches!(event, Event::InputError(_));
-            if events.send(event).is_err() || is_last {
-                return;
-            }
-        }
-    })?;
-    Ok(())
+fn events_of(input: io::Result<Input>, replies: &mut TerminalReplies) -> Vec<Event> {
+    match input {
+        Ok(Input::Key(key)) if key.kind != KeyEventKind::Release => match replies.take_key(key) {
+            KeyOutcome::Keys(keys) => keys.into_iter().map(Event::Key).collect(),
+            KeyOutcome::Reply(background) => background.map(Event::Background).into_iter().collect(),
+        },
+        Ok(Input::Mouse(mouse)) => vec![Event::Mouse(mouse)],
+        Ok(Input::Resize(width, height)) => vec![Event::Resized(width.min(SIZE_MAX), height.min(SIZE_MAX))],
+        Ok(_) => Vec::new(),
+        Err(error) => vec![Event::InputError(error.to_string())],
+    }
 }
 
 fn no_sources() -> Error {
@@ -190,21 +157,13 @@ fn size() -> io::Result<(u16, u16)> {
     Ok((size.ws_col.min(SIZE_MAX), size.ws_row.min(SIZE_MAX)))
 }
 
-#[derive(Clone, Copy, Debug)]
-enum BackgroundQuery {
-    /// Sent after the first frame, to avoid a delay.
-    Planned,
-    Sent(Instant),
-    Done,
-}
-
 struct Loop {
     state: State,
     screen: Screen,
     requests: Vec<Sender<Request>>,
     config: Option<PathBuf>,
     buffer: Buffer,
-    query: BackgroundQuery,
+    asks_background: bool,
 }
 
 impl Loop {
@@ -213,19 +172,21 @@ impl Loop {
             self.perform(effect)?;
         }
         let mut received = vec![Instant::now(); self.requests.len()];
+        self.draw()?;
+        // Sent after the first frame, to avoid a delay.
+        let mut queried = self.asks_background.then(Instant::now);
+        if queried.is_some() {
+            terminal::write(background::QUERY.as_bytes())?;
+        }
         loop {
-            self.draw()?;
-            if let BackgroundQuery::Planned = self.query {
-                screen::write(background::QUERY.as_bytes())?;
-                self.query = BackgroundQuery::Sent(Instant::now());
-            }
             let mut next = Some(self.wait(arrivals, &received)?);
             while let Some(event) = next {
                 if let Event::Feed(host, _) = &event {
                     received[*host] = Instant::now();
                 }
-                let is_late = matches!(event, Event::Background(_)) && !self.is_awaited();
-                let effects = if is_late { Vec::new() } else { update(&mut self.state, event) };
+                // Only the first reply about the background counts, if it is in time.
+                let is_ignored = matches!(event, Event::Background(_)) && queried.take().is_none_or(|at| at.elapsed() > REPLY_TIME_MAX);
+                let effects = if is_ignored { Vec::new() } else { update(&mut self.state, event) };
                 for effect in effects {
                     if let Some(end) = self.perform(effect)? {
                         return Ok(end);
@@ -233,6 +194,7 @@ impl Loop {
                 }
                 next = arrivals.try_recv().ok();
             }
+            self.draw()?;
         }
     }
 
@@ -262,14 +224,6 @@ impl Loop {
         // Silence is counted in seconds, so it is checked every second.
         let next = if host.silent_for.is_zero() { late } else { host.silent_for + Duration::from_secs(1) };
         next.saturating_sub(received.elapsed())
-    }
-
-    /// Whether the answer about the background is in time. Only the first answer counts.
-    fn is_awaited(&mut self) -> bool {
-        match std::mem::replace(&mut self.query, BackgroundQuery::Done) {
-            BackgroundQuery::Sent(at) => at.elapsed() <= REPLY_TIME_MAX,
-            BackgroundQuery::Planned | BackgroundQuery::Done => false,
-        }
     }
 
     fn draw(&mut self) -> io::Result<()> {
@@ -308,11 +262,10 @@ impl Loop {
                 show_message(&mut self.state, outcome);
             }
             Effect::Redraw => self.screen.forget(),
-            Effect::Ring => screen::write(b"\x07")?,
+            Effect::Ring => terminal::write(b"\x07")?,
             Effect::Suspend => {
-                screen::give_back();
-                emulate_default_handler(SIGTSTP)?;
-                self.screen.resume()?;
+                terminal::obey(SIGTSTP)?;
+                self.screen.forget();
                 self.state.size = size()?;
             }
         }

@@ -1,53 +1,42 @@
-//! The terminal: taken over, drawn with as few bytes as possible, and restored in every case.
+//! Draws buffers on the terminal with as few bytes as possible.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io;
 use std::mem;
-use std::panic;
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier};
 
-/// Switches to the alternate screen, hides the cursor, and reports mouse buttons (not movements) with coordinates of any size.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?1006h\x1b[H\x1b[2J";
-const LEAVE: &str = "\x1b[0m\x1b[?1006l\x1b[?1000l\x1b[?25h\x1b[?1049l";
+use crate::terminal::{self, Mode, Session};
+
+/// The alternate screen without a cursor. Mouse buttons (not movements) are reported with coordinates of any size.
+const MODE: Mode = Mode {
+    enter: "\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?1006h\x1b[H\x1b[2J",
+    leave: "\x1b[0m\x1b[?1006l\x1b[?1000l\x1b[?25h\x1b[?1049l",
+    is_raw: true,
+};
 /// A frame of at least this many bytes is sent as a synchronized update. Smaller frames do not tear.
 const SYNCHRONIZED_BYTES_MIN: usize = 1024;
 /// Up to this many unchanged cells are written again, because moving the cursor over them would need as many bytes.
 const GAP_MAX: u16 = 3;
 
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
-
 #[derive(Debug)]
 pub(crate) struct Screen {
+    _session: Session,
     shown: Buffer,
     pen: Pen,
 }
 
 impl Screen {
-    /// Takes the terminal over. A panic, in any thread, restores it before it is printed.
     pub(crate) fn enter() -> io::Result<Self> {
-        static HOOK: Once = Once::new();
-        HOOK.call_once(|| {
-            let print_panic = panic::take_hook();
-            panic::set_hook(Box::new(move |info| {
-                give_back();
-                print_panic(info);
-            }));
-        });
-        let mut screen = Self { shown: Buffer::empty(Rect::ZERO), pen: Pen::default() };
-        screen.resume()?;
-        Ok(screen)
+        Ok(Self { _session: Session::enter(&MODE)?, shown: Buffer::empty(Rect::ZERO), pen: Pen::default() })
     }
 
     /// Shows a buffer. Writes only the changed cells. Swaps `next` with the buffer that was shown before.
     pub(crate) fn show(&mut self, next: &mut Buffer) -> io::Result<()> {
         // After a panic in another thread, the terminal is restored and shows the panic message.
-        if !IS_TAKEN.load(Ordering::SeqCst) {
+        if !terminal::is_taken() {
             return Ok(());
         }
         let mut bytes = String::new();
@@ -64,42 +53,15 @@ impl Screen {
             bytes.insert_str(0, "\x1b[?2026h");
             bytes.push_str("\x1b[?2026l");
         }
-        write(bytes.as_bytes())?;
+        terminal::write(bytes.as_bytes())?;
         mem::swap(&mut self.shown, next);
         Ok(())
     }
 
+    /// Draws the whole next buffer: another program may have written to the terminal.
     pub(crate) fn forget(&mut self) {
         self.shown = Buffer::empty(Rect::ZERO);
     }
-
-    pub(crate) fn resume(&mut self) -> io::Result<()> {
-        enable_raw_mode()?;
-        IS_TAKEN.store(true, Ordering::SeqCst);
-        self.shown = Buffer::empty(Rect::ZERO);
-        write(ENTER.as_bytes())
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        give_back();
-    }
-}
-
-/// Restores the terminal, once.
-pub(crate) fn give_back() {
-    if IS_TAKEN.swap(false, Ordering::SeqCst) {
-        // If the terminal is gone, both fail, and there is nothing to restore.
-        let _ = write(LEAVE.as_bytes());
-        let _ = disable_raw_mode();
-    }
-}
-
-pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(bytes)?;
-    stdout.flush()
 }
 
 #[derive(Debug, Default)]
@@ -279,7 +241,7 @@ mod tests {
         }
         assert!(child.wait().unwrap().success());
         let written = String::from_utf8_lossy(&written);
-        let (entered, left) = (written.find(ENTER), written.find(LEAVE));
+        let (entered, left) = (written.find(MODE.enter), written.find(MODE.leave));
         assert!(entered.is_some() && entered < left, "{written:?}");
         assert!(written[left.unwrap()..].contains("as it was meant to"), "printed on the restored terminal: {written:?}");
         assert!(!written.contains("drawn too late"), "{written:?}");

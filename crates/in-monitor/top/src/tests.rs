@@ -17,13 +17,12 @@ use ttmon_model::{Kind, Missing, Snapshot};
 pub(crate) use ttmon_testing::machine;
 
 use crate::clock::Clock;
-use crate::event::Event;
 use crate::feed::{FeedError, FeedMessage};
 use crate::host::Host;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::theme::Theme;
-use crate::update::update;
+use crate::update::{Event, update};
 use crate::view::view;
 
 const SECOND: u64 = 1_000_000_000;

@@ -2,35 +2,49 @@
 
 mod dialog;
 mod memory;
+mod messages;
 mod mouse;
 mod reasons;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossterm::event::{KeyEvent, MouseEvent};
+use ttmon_model::ProcessKey;
 use ttmon_model::sample::Origin;
 use ttmon_model::units::UnixTime;
-use ttmon_model::{ProcessKey, Snapshot};
 
-use crate::alerts::Grade;
-use crate::event::Event;
 use crate::feed::{FeedError, FeedMessage, JUMP_NANOS, Request};
 use crate::history::History;
 use crate::host::Frozen;
 use crate::keys::{self, Action, Chord, Motion, Step};
 use crate::layout;
-use crate::marks::Marks;
 use crate::metric::METRICS;
 use crate::settings::{REFRESHES, ZOOMS};
 use crate::state::{DeviceLine, Dialog, Focus, Message, Owner, Page, ProcessRow, SignalDialog, State, View};
+use crate::theme::Background;
 use crate::view::{extent, process_rows};
 
 pub(crate) use dialog::setup_rows;
 
-/// Maximum number of buffer events kept per host; beyond that, the oldest are dropped.
-const BUFFER_EVENTS_MAX: usize = 200;
 const NO_CHOICE: &str = "the process has ended, or is not in the list; choose one with Up and Down";
 const MESSAGE_TIME: Duration = Duration::from_secs(6);
+
+/// An event of the program. All events go through one queue.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Key(KeyEvent),
+    Mouse(MouseEvent),
+    Resized(u16, u16),
+    Feed(usize, FeedMessage),
+    /// A machine has sent no message for this long.
+    Silence(usize, Duration),
+    Background(Background),
+    Signal(i32),
+    InputError(String),
+    /// A feed's thread panicked, restored the terminal and printed the panic.
+    Broken,
+}
 
 /// An action that the caller of [`update`] must perform.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +85,7 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
             state.size = (width, height);
             Vec::new()
         }
-        Event::Feed(host, message) => receive(state, host, message),
+        Event::Feed(host, message) => messages::receive(state, host, message),
         Event::Silence(host, silence) => {
             state.hosts[host].silent_for = silence;
             Vec::new()
@@ -90,99 +104,6 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
 
 fn failed(state: &State, message: String) -> Vec<Effect> {
     vec![Effect::Fail(FeedError { message, is_no_device: false, since: state.host().now() })]
-}
-
-fn receive(state: &mut State, index: usize, message: FeedMessage) -> Vec<Effect> {
-    let host = &mut state.hosts[index];
-    match message {
-        FeedMessage::Snapshot(snapshot) => {
-            host.silent_for = Duration::ZERO;
-            if host.error.take().is_some() && host.address.is_some() {
-                host.alerts.note(snapshot.time, Grade::Good, "answers again".to_owned());
-            }
-            take_snapshot(state, index, Arc::new(*snapshot))
-        }
-        FeedMessage::Error(error) if host.live.is_none() && host.address.is_none() && state.replay.is_none() => vec![Effect::Fail(error)],
-        FeedMessage::Error(error) => {
-            host.silent_for = Duration::ZERO;
-            let is_first = host.error.is_none() && host.address.is_some();
-            if is_first {
-                host.alerts.note(error.since, Grade::Critical, format!("no answer: {}", error.message));
-            }
-            host.error = Some(error);
-            if is_first && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }
-        }
-        FeedMessage::Past(grid) => {
-            host.history.fill(&grid);
-            if let Some(frozen) = &mut host.frozen {
-                frozen.back = host.history.back_at(frozen.snapshot.time);
-            }
-            Vec::new()
-        }
-        FeedMessage::Source { is_back, text } => {
-            let grade = if is_back { Grade::Good } else { Grade::Warning };
-            host.alerts.note(host.now(), grade, text);
-            Vec::new()
-        }
-        FeedMessage::BufferEvents(events) => {
-            host.marks.note_refusals(&events, host.now());
-            host.buffer_events.extend(events);
-            let excess = host.buffer_events.len().saturating_sub(BUFFER_EVENTS_MAX);
-            host.buffer_events.drain(..excess);
-            Vec::new()
-        }
-        FeedMessage::Position(position) => {
-            state.replay = Some(position);
-            Vec::new()
-        }
-        FeedMessage::Environment(key, variables) => {
-            state.environment = Some(((index, key), variables));
-            Vec::new()
-        }
-    }
-}
-
-fn take_snapshot(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect> {
-    let chosen = state.process.filter(|(host, _)| *host == index).map(|(_, key)| key);
-    let has = |snapshot: &Snapshot, key| snapshot.processes.iter().any(|process| process.key == key);
-    let is_live = |key| state.hosts[index].live.as_ref().is_some_and(|live| has(live, key));
-    if chosen.is_some_and(|key| is_live(key) && !has(&snapshot, key)) {
-        save_process_row(state);
-    }
-    let host = &mut state.hosts[index];
-    let last = host.live.as_ref().map(|live| live.time);
-    // When a recording is rewound, drop the history and alerts of the later time.
-    if state.replay.is_some() && last.is_some_and(|last| last > snapshot.time) {
-        (host.history, host.alerts) = (History::default(), host.alerts.emptied());
-        host.marks = Marks::default();
-        host.buffer_events.clear();
-    }
-    // A snapshot with the time of the last one is the same sample again, now with its buffers. It is not added twice.
-    if last != Some(snapshot.time) {
-        if let Some(live) = host.live.as_ref().filter(|live| live.time < snapshot.time) {
-            host.marks.compare(live, &snapshot);
-        }
-        host.history.push(&snapshot, chosen);
-        if let Some(frozen) = &mut host.frozen {
-            // The screen does not change, so the newest sample is one step further from it.
-            frozen.back = (frozen.back + 1).min(host.history.times().len() - 1);
-        }
-    }
-    if let Some(message) = state.message.as_mut().filter(|_| index == state.host_index) {
-        message.until.get_or_insert(end_of_message(snapshot.time));
-    }
-    let is_worse = host.alerts.watch(&snapshot);
-    host.live = Some(snapshot);
-    crate::host::make_names_unique(&mut state.hosts);
-    if is_worse && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }
-}
-
-/// Saves the row of the selected process before it disappears, so that Up and Down continue from that row.
-fn save_process_row(state: &mut State) {
-    let rows = state.processes();
-    if state.chosen_process(&rows).is_some() {
-        state.last_process_row = state.process_row(&rows);
-    }
 }
 
 fn press(state: &mut State, chord: Chord) -> Vec<Effect> {

@@ -1,21 +1,18 @@
 //! Repeated output. On a terminal it is drawn in place, and the terminal is restored at the end.
 
-use std::io::{self, Read, Write};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
-use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
+use ttmon_top::terminal::{self, Input, KeyCode, Mode, Session};
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
-// Turn off line wrapping: wrapped lines would push the first lines off the screen.
-const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";
-const LEAVE: &[u8] = b"\x1b[?7h\x1b[?25h\x1b[?1049l";
+/// The alternate screen without a cursor. Lines are not wrapped: wrapped lines would push the first lines off the screen.
+const MODE: Mode = Mode { enter: "\x1b[?1049h\x1b[?25l\x1b[?7l", leave: "\x1b[?7h\x1b[?25h\x1b[?1049l", is_raw: false };
 
 /// Calls `turn` once per interval until it fails.
 pub(crate) fn again(interval: Duration, mut turn: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
@@ -50,28 +47,32 @@ enum Scroll {
 
 /// The alternate screen. The terminal is restored when this is dropped.
 pub(crate) struct Screen {
+    _session: Session,
     wakes: Receiver<Wake>,
-    /// The original keyboard settings, if they were changed.
-    keyboard: Option<Termios>,
 }
 
 impl Screen {
     /// Takes the terminal over. This starts threads, so call everything that forks before.
     pub(crate) fn enter() -> Result<Self, Failure> {
         let cannot = |error: io::Error| Failure::new(format!("cannot take over signals: {error}; check the limits of this user"));
-        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH]).map_err(cannot)?;
-        let keyboard = take_keyboard();
-        write(ENTER)?;
         let (sender, wakes) = mpsc::channel();
-        let has_keyboard = keyboard.is_some();
-        let saved = keyboard.clone();
-        let screen = Self { wakes, keyboard };
-        if has_keyboard {
-            let sender = sender.clone();
-            thread::Builder::new().name("keys".into()).spawn(move || read_keys(&sender)).map_err(cannot)?;
+        let keys = sender.clone();
+        // A signal acts at once, even while a frame waits for a chip that hangs.
+        let on_signal = move |signal| {
+            // The default actions of these signals are known, and if the terminal is gone, there is nothing to draw.
+            let _ = if signal == SIGWINCH { Ok(()) } else { terminal::obey(signal) };
+            sender.send(Wake::Redraw).is_ok()
+        };
+        terminal::on_signals(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH], on_signal).map_err(cannot)?;
+        let session = Session::enter(&MODE)?;
+        if session.has_keyboard() {
+            let on_input = move |input| match input {
+                Ok(Input::Key(key)) => wake_of(key.code).is_none_or(|wake| keys.send(wake).is_ok()),
+                other => other.is_ok(),
+            };
+            terminal::on_input(on_input).map_err(cannot)?;
         }
-        thread::Builder::new().name("signals".into()).spawn(move || answer(signals, &sender, saved.as_ref())).map_err(cannot)?;
-        Ok(screen)
+        Ok(Self { _session: session, wakes })
     }
 
     /// Draws the output of `frame` (a text, and the terminal it is for) until `q` or a signal.
@@ -84,7 +85,7 @@ impl Screen {
             loop {
                 let (picture, shown) = in_place(&text, (terminal.columns, terminal.rows), first);
                 first = shown;
-                write(&picture)?;
+                terminal::write(&picture)?;
                 match self.wakes.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Ok(Wake::Quit) => return Ok(()),
                     // Redraw at once, without a new sample.
@@ -101,47 +102,15 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
-    fn drop(&mut self) {
-        // If the terminal is gone, there is nothing to restore.
-        let _ = write(LEAVE);
-        if let Some(keyboard) = &self.keyboard {
-            let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, keyboard);
-        }
-    }
-}
-
-/// Turns off line mode and echo; the signal keys still work. Returns the original settings, or `None` without a keyboard.
-fn take_keyboard() -> Option<Termios> {
-    let saved = tcgetattr(rustix::stdio::stdin()).ok()?;
-    // Changing the settings would stop a background job.
-    if tcgetpgrp(rustix::stdio::stdin()).ok()? != rustix::process::getpgrp() {
-        return None;
-    }
-    let mut ours = saved.clone();
-    ours.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
-    tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &ours).ok()?;
-    Some(saved)
-}
-
-fn read_keys(wakes: &Sender<Wake>) {
-    let mut bytes = [0; 64];
-    while let Ok(count @ 1..) = io::stdin().lock().read(&mut bytes) {
-        if meant(&bytes[..count]).is_some_and(|wake| wakes.send(wake).is_err()) {
-            return;
-        }
-    }
-}
-
-fn meant(bytes: &[u8]) -> Option<Wake> {
-    let scroll = match bytes {
-        b"q" | b"Q" => return Some(Wake::Quit),
-        b"\x1b[A" | b"\x1bOA" | b"k" => Scroll::Lines(-1),
-        b"\x1b[B" | b"\x1bOB" | b"j" => Scroll::Lines(1),
-        b"\x1b[5~" | b"b" => Scroll::Pages(-1),
-        b"\x1b[6~" | b" " => Scroll::Pages(1),
-        b"\x1b[H" | b"\x1b[1~" | b"g" => Scroll::Home,
-        b"\x1b[F" | b"\x1b[4~" | b"G" => Scroll::End,
+fn wake_of(key: KeyCode) -> Option<Wake> {
+    let scroll = match key {
+        KeyCode::Char('q' | 'Q') => return Some(Wake::Quit),
+        KeyCode::Up | KeyCode::Char('k') => Scroll::Lines(-1),
+        KeyCode::Down | KeyCode::Char('j') => Scroll::Lines(1),
+        KeyCode::PageUp | KeyCode::Char('b') => Scroll::Pages(-1),
+        KeyCode::PageDown | KeyCode::Char(' ') => Scroll::Pages(1),
+        KeyCode::Home | KeyCode::Char('g') => Scroll::Home,
+        KeyCode::End | KeyCode::Char('G') => Scroll::End,
         _ => return None,
     };
     Some(Wake::Scroll(scroll))
@@ -160,28 +129,6 @@ fn scrolled(first: usize, scroll: Scroll, text: &[u8], rows: usize) -> usize {
 
 fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n').collect()
-}
-
-/// Restores the terminal and performs the default action of the signal, at once, even while a frame waits
-/// for a chip that hangs. Standard output is locked, so that nothing is drawn after that.
-fn answer(mut signals: Signals, wakes: &Sender<Wake>, keyboard: Option<&Termios>) {
-    for signal in signals.forever() {
-        if signal != SIGWINCH {
-            // If the terminal is gone, there is nothing to restore or to draw. The default actions of these signals are known.
-            let mut stdout = io::stdout().lock();
-            let _ = stdout.write_all(LEAVE).and_then(|()| stdout.flush());
-            if let Some(keyboard) = keyboard {
-                let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, keyboard);
-            }
-            // After Ctrl-Z the program stops here, and takes the screen over again when it is resumed.
-            let _ = emulate_default_handler(signal);
-            let _ = keyboard.and_then(|_| take_keyboard());
-            let _ = stdout.write_all(ENTER);
-        }
-        if wakes.send(Wake::Redraw).is_err() {
-            return;
-        }
-    }
 }
 
 /// Draws from the top left corner, with nothing below the last row. Each line is cleared before it is written: after a line as wide
@@ -206,12 +153,6 @@ fn in_place(text: &[u8], (columns, rows): (usize, usize), first: usize) -> (Vec<
         out.extend(b"\r\n\x1b[J");
     }
     (out, first)
-}
-
-fn write(bytes: &[u8]) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(bytes)?;
-    stdout.flush()
 }
 
 #[cfg(test)]
@@ -249,8 +190,8 @@ mod tests {
     #[test]
     fn keys_scroll_and_leave() {
         let text = b"a\nb\nc\nd\ne\n";
-        assert!(matches!(meant(b"q"), Some(Wake::Quit)) && meant(b"x").is_none());
-        assert!(matches!(meant(b"\x1b[B"), Some(Wake::Scroll(Scroll::Lines(1)))));
+        assert!(matches!(wake_of(KeyCode::Char('q')), Some(Wake::Quit)) && wake_of(KeyCode::Char('x')).is_none());
+        assert!(matches!(wake_of(KeyCode::Down), Some(Wake::Scroll(Scroll::Lines(1)))));
         let (picture, first) = in_place(text, (80, 3), scrolled(0, Scroll::Lines(1), text, 3));
         assert!(String::from_utf8(picture).unwrap().contains("b\r\n\x1b[Kc\r\n"));
         assert_eq!(first, 1);

@@ -7,13 +7,12 @@ use ttmon_model::units::UnixTime;
 
 use super::keys::press;
 use super::{SECOND, drawn, eight, machine, one, several, text, watched};
-use crate::event::Event;
 use crate::feed::{FeedMessage, Position};
 use crate::keys::{Chord, letter};
 use crate::layout::footer;
 use crate::state::{Dialog, Page, State, View};
 use crate::theme::Theme;
-use crate::update::{Effect, update};
+use crate::update::{Effect, Event, update};
 use crate::view::{extent, key_context};
 
 fn last_line(state: &State) -> String {

@@ -12,11 +12,11 @@ use ttmon_model::select::Selection;
 
 use super::{blank, drawn};
 use crate::alerts::Alerts;
-use crate::event::Event;
 use crate::feed::{Feed, FeedMessage, Replay, Request};
 use crate::keys::Step;
 use crate::state::State;
 use crate::theme::{Colors, Theme};
+use crate::update::Event;
 use crate::update::update;
 
 /// At the end of the recording: the name of the picture, the size of the screen, the key of the view.

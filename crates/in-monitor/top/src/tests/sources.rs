@@ -8,11 +8,10 @@ use ratatui_core::style::{Color, Modifier};
 use ttmon_model::units::UnixTime;
 
 use super::{drawn, machine, several, text, watched};
-use crate::event::Event;
 use crate::feed::{FeedError, FeedMessage, Request};
 use crate::state::{Focus, State, View};
 use crate::theme::{Colors, Theme};
-use crate::update::{Effect, update};
+use crate::update::{Effect, Event, update};
 
 fn press(state: &mut State, code: KeyCode) -> Vec<Effect> {
     update(state, Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))

@@ -227,29 +227,3 @@ fn a_hanging_source() {
     top.expect("2", "the last 60 seconds");
     top.expect("1", "UNREAD");
 }
-
-/// While nothing changes on the machine, no bytes are written.
-#[test]
-fn nothing_changed_nothing_written() {
-    let root = ttmon_testing::directory();
-    let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse("p150x8,idle").unwrap(), 1).unwrap();
-    machine.write(root.path(), 0, &vec![None; machine.process_count()]).unwrap();
-    // A small screen without charts, because charts change for a minute.
-    let mut top = start_top(80, 18, &format!("--root {} -r 50", root.path().display()));
-    top.wait_for("no process holds a device");
-    // The second sample may still change the screen, because it has rates.
-    let mut quiet = 0;
-    let mut before = top.bytes();
-    for _ in 0..100 {
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        let now = top.bytes();
-        quiet = if now == before { quiet + 1 } else { 0 };
-        before = now;
-        if quiet == 10 {
-            break;
-        }
-    }
-    assert_eq!(quiet, 10, "bytes are written though nothing changes");
-    top.press("q");
-    assert!(top.end().0.success());
-}
