@@ -3,24 +3,18 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ttmon_alerts::{Engine, Phase, Rule, Severity, builtin};
+use ttmon_alerts::{Engine, Phase, Rule, builtin};
 use ttmon_model::Snapshot;
+use ttmon_model::snapshot::Severity;
 use ttmon_model::units::UnixTime;
 use ttmon_print::quantity::age;
 
 const ALERTS_MAX: usize = 100;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Grade {
-    Good,
-    Warning,
-    Critical,
-}
-
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Alert {
     pub(crate) time: UnixTime,
-    pub(crate) grade: Grade,
+    pub(crate) severity: Severity,
     pub(crate) text: String,
 }
 
@@ -51,30 +45,30 @@ impl Alerts {
         &self.list
     }
 
-    pub(crate) fn note(&mut self, time: UnixTime, grade: Grade, text: String) {
+    pub(crate) fn note(&mut self, time: UnixTime, severity: Severity, text: String) {
         if self.list.len() == ALERTS_MAX {
             self.list.pop_front();
         }
-        self.list.push_back(Alert { time, grade, text });
+        self.list.push_back(Alert { time, severity, text });
     }
 
     /// Evaluates the rules on a snapshot. Returns whether an alert fired.
     pub(crate) fn watch(&mut self, snapshot: &Snapshot) -> bool {
         let mut changed = self.engine.observe(Duration::from_nanos(snapshot.time.0), snapshot);
         // The list is shown from its end. Among alerts of the same time, the most severe is shown first, then the first device.
-        changed.sort_by_key(|alert| (grade(alert), std::cmp::Reverse(alert.device)));
+        changed.sort_by_key(|alert| (severity(alert), std::cmp::Reverse(alert.device)));
         for alert in &changed {
-            self.note(snapshot.time, grade(alert), message(alert));
+            self.note(snapshot.time, severity(alert), message(alert));
         }
         changed.iter().any(|alert| alert.phase == Phase::Firing)
     }
 }
 
-fn grade(alert: &ttmon_alerts::Alert) -> Grade {
+fn severity(alert: &ttmon_alerts::Alert) -> Severity {
     match (alert.phase, alert.rule.severity) {
-        (Phase::Resolved, _) | (_, Severity::Info) => Grade::Good,
-        (_, Severity::Warning) => Grade::Warning,
-        (_, Severity::Critical) => Grade::Critical,
+        (Phase::Resolved, _) | (_, ttmon_alerts::Severity::Info) => Severity::Fine,
+        (_, ttmon_alerts::Severity::Warning) => Severity::Warning,
+        (_, ttmon_alerts::Severity::Critical) => Severity::Critical,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ttmon_model::Snapshot;
 use ttmon_model::event::{BufferEvent, Op};
-use ttmon_model::snapshot::State as DeviceState;
+use ttmon_model::snapshot::{Severity, State as DeviceState};
 use ttmon_model::units::UnixTime;
 use ttmon_print::quantity::size;
 
@@ -17,6 +17,16 @@ pub(crate) enum MarkKind {
     Ended,
     Reset,
     Refused,
+}
+
+impl MarkKind {
+    pub(crate) fn severity(self) -> Severity {
+        match self {
+            Self::Started | Self::Ended => Severity::Fine,
+            Self::Reset => Severity::Warning,
+            Self::Refused => Severity::Critical,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

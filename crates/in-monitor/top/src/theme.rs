@@ -7,6 +7,7 @@
 mod palette;
 
 use ratatui_core::style::{Color, Modifier, Style};
+use ttmon_model::snapshot::Severity;
 
 use crate::settings::ThemeChoice;
 use palette::{Ink, Palette, Rgb};
@@ -23,6 +24,17 @@ pub(crate) enum Role {
     Selected,
     Warning,
     Critical,
+}
+
+impl From<Severity> for Role {
+    fn from(severity: Severity) -> Self {
+        match severity {
+            Severity::Fine => Self::Plain,
+            Severity::Unknown => Self::Dim,
+            Severity::Warning => Self::Warning,
+            Severity::Critical => Self::Critical,
+        }
+    }
 }
 
 /// The supported colours.
@@ -174,7 +186,7 @@ impl Theme {
     pub(crate) fn heat_spark(self, share: f64) -> Style {
         match self.colors {
             Colors::None | Colors::Sixteen => self.heat(share).add_modifier(Modifier::DIM),
-            Colors::Palette | Colors::True => self.heat(share).fg(self.rgb(palette::spark_on(self.palette().heat[heat_step(share)]))),
+            Colors::Palette | Colors::True => self.heat(share).fg(self.rgb(self.palette().heat_sparks[heat_step(share)])),
         }
     }
 

@@ -20,7 +20,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_print::quantity;
 use ttmon_print::text::{self, Cut};
 
-use crate::alerts::{Alert, Grade};
+use crate::alerts::Alert;
 use crate::canvas::{Canvas, Field, folded, width};
 use crate::host::Host;
 use crate::keys::KeyContext;
@@ -277,14 +277,14 @@ fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let behind = alerts.len() - index - 1;
         let rest = |count: usize| if count == 0 { String::new() } else { format!(" +{count}: a ") };
         if usize::from(at) + text::width(&text) + text::width(&rest(behind)) <= area.width.into() {
-            at = canvas.text(area, at, 0, &text, alert_role(alert));
+            at = canvas.text(area, at, 0, &text, alert.severity.into());
             continue;
         }
         let rest = if index == 0 { rest(behind) } else { rest(behind + 1) };
         if index == 0 {
             // A single alert that is too long is cut, not left out.
             let room = area.width.saturating_sub(width(&rest));
-            canvas.field(area, Field::start(0, room), 0, &text, canvas.style(alert_role(alert)));
+            canvas.field(area, Field::start(0, room), 0, &text, canvas.style(alert.severity.into()));
             at = room;
         }
         canvas.text(area, at, 0, &rest, Role::Strong);
@@ -297,7 +297,7 @@ fn alert_lines(state: &State, columns: u16) -> Vec<(String, Role)> {
     let mut lines = Vec::new();
     for (host, alert) in state.alerts() {
         let text = text::clean(&alert_text(state, host, alert), state.theme.ascii);
-        lines.extend(folded(&text, columns).into_iter().map(|line| (line.to_owned(), alert_role(alert))));
+        lines.extend(folded(&text, columns).into_iter().map(|line| (line.to_owned(), alert.severity.into())));
     }
     lines
 }
@@ -305,14 +305,6 @@ fn alert_lines(state: &State, columns: u16) -> Vec<(String, Role)> {
 fn alert_text(state: &State, host: Option<&str>, alert: &Alert) -> String {
     let name = host.map_or_else(String::new, |host| format!("{host}: "));
     format!("{} {name}{}", state.clock.second(alert.time), alert.text)
-}
-
-fn alert_role(alert: &Alert) -> Role {
-    match alert.grade {
-        Grade::Good => Role::Plain,
-        Grade::Warning => Role::Warning,
-        Grade::Critical => Role::Critical,
-    }
 }
 
 fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
@@ -337,7 +329,7 @@ fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 fn graded(share: f64, critical: f64) -> Role {
-    devices::severity_role(Severity::of_share(share, critical))
+    Severity::of_share(share, critical).into()
 }
 
 /// The height of a view that scrolls as a whole, and its visible part.

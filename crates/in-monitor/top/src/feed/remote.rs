@@ -10,7 +10,7 @@ use ttmon_model::Snapshot;
 use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
 
-use super::past::{Grid, past};
+use super::past::past;
 use super::{FeedError, FeedMessage, Request, unix_time};
 
 /// Timeout of a request. The network to another host may be slow.
@@ -45,7 +45,9 @@ impl Remote {
                     let devices: Vec<u32> = snapshot.devices.iter().map(|device| device.id.0).collect();
                     // The service has its own interval, so it may return the same sample again.
                     let is_sent = last.replace(snapshot.time) == Some(snapshot.time) || send(FeedMessage::Snapshot(Box::new(snapshot)));
-                    if !is_sent || !(is_known || self.send_past(&devices, &send)) {
+                    // A service without a history is not an error.
+                    let past = if is_known { None } else { past(&self.service, &devices, TIMEOUT) };
+                    if !is_sent || past.is_some_and(|grid| !send(FeedMessage::Past(grid))) {
                         return;
                     }
                     is_known = true;
@@ -101,11 +103,6 @@ impl Remote {
             Err(Trouble::Refused | Trouble::Status(_)) => self.service.snapshot(TIMEOUT),
             other => other,
         }
-    }
-
-    /// Sends the history of a service. A service without a history is not an error.
-    fn send_past(&self, devices: &[u32], send: &impl Fn(FeedMessage) -> bool) -> bool {
-        past(&self.service, devices, TIMEOUT).is_none_or(|grid: Grid| send(FeedMessage::Past(grid)))
     }
 }
 

@@ -1,26 +1,25 @@
 //! Uses a service of this machine instead of reading the machine. The service has a longer history, and sees other users' processes.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ttmon_collect::reads::boot_time;
 use ttmon_hosts::{Service, ServicePlace};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 
 use super::past::past;
 use super::remote::pause;
-use super::{FeedError, FeedMessage};
+use super::{FeedError, FeedMessage, unix_time};
 use crate::signals::start_ticks;
 
 /// How long to wait for an answer. A working service answers within milliseconds.
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// With a shorter interval than this, the machine is read here.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
-/// Clock ticks per second in /proc, on all supported architectures.
-const TICKS: u64 = 100;
-const SECOND: u64 = 1_000_000_000;
+/// A clock tick of /proc, on all supported architectures.
+const TICK_NANOS: u64 = 10_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Served {
@@ -32,7 +31,6 @@ pub(super) struct Served {
     next: Option<Instant>,
     /// Start times in ticks. Signals need them, but a service's documents do not have them.
     ticks: BTreeMap<(u32, u64), u64>,
-    booted: Option<u64>,
 }
 
 impl Served {
@@ -118,16 +116,15 @@ impl Served {
 
     /// Adds the start ticks of each process, if it is still the process that the service saw.
     fn give_ticks(&mut self, snapshot: &mut Snapshot, proc: &Path) {
-        // Without the time of the boot, no process is certain, and signals are refused.
-        let booted = *self.booted.get_or_insert_with(|| boot_time(proc).unwrap_or(0));
+        let booted = Duration::from_nanos(unix_time().0).saturating_sub(boot_time());
         let mut known = BTreeMap::new();
         for process in &mut snapshot.processes {
             let start = process.start_time.map_or(0, |time: UnixTime| time.0);
             let place = (process.key.pid, start);
             let ticks = self.ticks.get(&place).copied().or_else(|| {
                 let ticks = start_ticks(proc, process.key.pid)?;
-                let began = booted * SECOND + ticks * (SECOND / TICKS);
-                (began.abs_diff(start) <= 2 * SECOND).then_some(ticks)
+                let began = booted + Duration::from_nanos(ticks * TICK_NANOS);
+                (began.abs_diff(Duration::from_nanos(start)) <= Duration::from_secs(2)).then_some(ticks)
             });
             if let Some(ticks) = ticks {
                 process.key.start_ticks = ticks;
@@ -136,12 +133,6 @@ impl Served {
         }
         self.ticks = known;
     }
-}
-
-/// `btime` of `/proc/stat`: seconds since 1970.
-fn boot_time(proc: &Path) -> Option<u64> {
-    let text = fs::read_to_string(proc.join("stat")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
 #[cfg(test)]

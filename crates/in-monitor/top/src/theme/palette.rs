@@ -32,6 +32,8 @@ pub(crate) struct Palette {
     pub(crate) hues: [Ink; 8],
     /// Backgrounds of cells and tiles, dark to bright. The last one is for values at their limit.
     pub(crate) heat: [Rgb; 8],
+    /// Colours of sparklines on these backgrounds: fainter than text, with a contrast of at least 3:1.
+    pub(crate) heat_sparks: [Rgb; 8],
 }
 
 pub(crate) const DARK: Palette = Palette {
@@ -52,6 +54,7 @@ pub(crate) const DARK: Palette = Palette {
         ink(0xe6ca90, Color::White),
     ],
     heat: [0x1b2633, 0x1c374a, 0x1d4a60, 0x1e5f74, 0x24747c, 0x2fc09a, 0xf2c84b, 0xb3261e],
+    heat_sparks: [0x5e7085, 0x5f839b, 0x689eb7, 0x73b8ce, 0x7ed0d8, 0x0e664f, 0x876d1e, 0xfb958f],
 };
 
 pub(crate) const LIGHT: Palette = Palette {
@@ -72,6 +75,7 @@ pub(crate) const LIGHT: Palette = Palette {
         ink(0x765a1c, Color::Black),
     ],
     heat: [0xeef3f8, 0xdce9f3, 0xc6deee, 0xacd2e6, 0x8cc5d9, 0x69b5c0, 0xf0b93c, 0xb31d16],
+    heat_sparks: [0x778a9c, 0x6e879a, 0x59798e, 0x4d768b, 0x386b7d, 0x205e66, 0x866418, 0xfb8e89],
 };
 
 /// Blue for normal values and orange near a limit: distinguishable without red and green.
@@ -90,6 +94,7 @@ pub(crate) const COLOR_BLIND_DARK: Palette = Palette {
         ink(0xcfcfcf, Color::White),
     ],
     heat: [0x1b2633, 0x1b3455, 0x1c4477, 0x1f5699, 0x2769b3, 0x8fc1ff, 0xffc070, 0xff8c1a],
+    heat_sparks: [0x5e7085, 0x6281aa, 0x6a94c9, 0x7babe6, 0x96c6fb, 0x406796, 0x8c622d, 0x834609],
     ..DARK
 };
 
@@ -108,6 +113,7 @@ pub(crate) const COLOR_BLIND_LIGHT: Palette = Palette {
         ink(0x4d4d4d, Color::Black),
     ],
     heat: [0xeef3f8, 0xd8e6f7, 0xc0d8f5, 0xa4c8f2, 0x86b6ee, 0x66a3e8, 0xffc070, 0xff8c1a],
+    heat_sparks: [0x778a9c, 0x6c829c, 0x567191, 0x4a6a90, 0x365b86, 0x244d7b, 0x8c622d, 0x834609],
     ..LIGHT
 };
 
@@ -163,33 +169,6 @@ pub(crate) fn letters_on(rgb: Rgb) -> Rgb {
     if red * 299 + green * 587 + blue * 114 > 128_000 { BLACK } else { WHITE }
 }
 
-/// Returns the colour of a sparkline on a background of `heat`: the faintest tone of the same hue with a contrast of 3:1.
-pub(crate) fn spark_on(background: Rgb) -> Rgb {
-    let all = parts(background);
-    let letters = letters_on(background);
-    let most = all.into_iter().fold(0, u8::max);
-    // Light backgrounds are pale: without their grey part, the hue remains.
-    let (least, share) = if letters == BLACK { (all.into_iter().fold(u8::MAX, u8::min), 0.75) } else { (0, 0.5) };
-    let pure = |part: u8| mix(0, 255, f64::from(part - least) / f64::from((most - least).max(1)));
-    let target = between(of_parts(all.map(pure)), letters, share);
-    let mut tones = (0..=20).map(|step| between(background, target, f64::from(step) / 20.0));
-    tones.find(|tone| contrast(*tone, background) >= 3.0).unwrap_or(letters)
-}
-
-fn contrast(one: Rgb, other: Rgb) -> f64 {
-    let (one, other) = (luminance(one), luminance(other));
-    (one.max(other) + 0.05) / (one.min(other) + 0.05)
-}
-
-fn luminance(rgb: Rgb) -> f64 {
-    let linear = |value: u8| {
-        let value = f64::from(value) / 255.0;
-        if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
-    };
-    let [red, green, blue] = parts(rgb).map(linear);
-    0.2126 * red + 0.7152 * green + 0.0722 * blue
-}
-
 pub(crate) fn between(one: Rgb, other: Rgb, share: f64) -> Rgb {
     let ([red, green, blue], to) = (parts(one), parts(other));
     of_parts([mix(red, to[0], share), mix(green, to[1], share), mix(blue, to[2], share)])
@@ -206,6 +185,20 @@ mod tests {
 
     const DARKS: [Rgb; 4] = [BLACK, 0x14171c, 0x1e1e1e, 0x282c34];
     const LIGHTS: [Rgb; 3] = [WHITE, 0xfafafa, 0xfdf6e3];
+
+    fn contrast(one: Rgb, other: Rgb) -> f64 {
+        let (one, other) = (luminance(one), luminance(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    fn luminance(rgb: Rgb) -> f64 {
+        let linear = |value: u8| {
+            let value = f64::from(value) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        let [red, green, blue] = parts(rgb).map(linear);
+        0.2126 * red + 0.7152 * green + 0.0722 * blue
+    }
 
     #[test]
     fn contrast_is_as_wcag_defines_it() {
@@ -242,10 +235,10 @@ mod tests {
                     is_at_least("load", rgb, 4.5);
                 }
             }
-            for rgb in palette.heat {
+            for (rgb, spark) in palette.heat.into_iter().zip(palette.heat_sparks) {
                 let is = contrast(rgb, letters_on(rgb));
                 assert!(is >= 4.5, "{name}: letters on {rgb:06x} have {is:.2}");
-                let is = contrast(rgb, spark_on(rgb));
+                let is = contrast(rgb, spark);
                 assert!((3.0..4.5).contains(&is), "{name}: a sparkline on {rgb:06x} has {is:.2}");
             }
         }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Modifier, Style};
+use ttmon_model::snapshot::Severity;
 use ttmon_model::units::{Unit, UnixTime};
 use ttmon_print::quantity;
 
@@ -14,7 +15,7 @@ use self::dots::Dots;
 use crate::canvas::{Canvas, Field, width};
 use crate::clock::Clock;
 use crate::history::is_joined;
-use crate::marks::{Mark, MarkKind};
+use crate::marks::Mark;
 use crate::theme::{Colors, Role};
 
 const SECOND: u64 = 1_000_000_000;
@@ -250,10 +251,9 @@ impl Chart<'_> {
     fn marks(&self, canvas: &mut Canvas<'_>, plot: Rect, window: Window) {
         for mark in &self.marks {
             let Some(column) = window.column(mark.time, plot.width).filter(|_| mark.time <= self.until) else { continue };
-            let role = match mark.kind {
-                MarkKind::Started | MarkKind::Ended => Role::Strong,
-                MarkKind::Reset => Role::Warning,
-                MarkKind::Refused => Role::Critical,
+            let role = match mark.kind.severity() {
+                Severity::Fine => Role::Strong,
+                severity => severity.into(),
             };
             canvas.text(plot, column, 0, canvas.glyphs().marks[mark.kind as usize], role);
         }

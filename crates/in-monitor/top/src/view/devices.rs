@@ -7,13 +7,14 @@ use ratatui_core::style::{Modifier, Style};
 use ttmon_model::memory::Bar;
 use ttmon_model::snapshot::{DeviceSums, Severity, State as DeviceState};
 use ttmon_model::units::{Unit, size_in_unit_of, size_unit};
-use ttmon_model::{Device, DeviceId, Reading, Snapshot};
+use ttmon_model::{Device, DeviceId, Missing, Reading, Snapshot};
 use ttmon_print::quantity::{ABSENT, percent, size};
-use ttmon_print::{KERNELS, link_text, lower_bound, memory_parts, power_text, size_or_untracked, temperature_text};
+use ttmon_print::{KERNELS, link_text, lower_bound, memory_parts, or_absent, power_text, size_or_untracked, temperature_text};
 
 pub(super) use self::columns::{CommonValues, head};
 use self::columns::{DeviceColumn, SPARK_COLUMNS, chip};
 use crate::canvas::{Canvas, Field, spark, width};
+use crate::columns::launch_rate;
 use crate::host::Host;
 use crate::layout::{DeviceList, Main};
 use crate::metric::{self, METRICS, Metric};
@@ -95,7 +96,7 @@ pub(super) fn device_row(
     let is_one = common.is_one_board();
     let is_gateway_named = is_one || columns.iter().any(|(column, field)| *column == DeviceColumn::Board && field.width >= GATEWAY_MIN);
     for (column, field) in columns {
-        let plain = |text: (String, Role)| (text.0, canvas.style(text.1));
+        let plain = |(text, severity): (String, Severity)| (text, canvas.style(severity.into()));
         let (text, style) = match column {
             DeviceColumn::Id => (device.id.to_string(), canvas.style(if is_chosen { Role::Selected } else { Role::Plain })),
             DeviceColumn::Board if is_one => (chip(device, true), canvas.style(Role::Plain)),
@@ -148,15 +149,12 @@ fn share(bar: Bar, sign: &str, canvas: &Canvas<'_>) -> (String, Style) {
     colored(bar.ratio(), canvas, |share| (format!("{sign}{}", percent(share)), share))
 }
 
-fn activity(host: &Host, device: &Device) -> (String, Role) {
-    let Some(snapshot) = host.shown() else { return (String::new(), Role::Dim) };
+fn activity(host: &Host, device: &Device) -> (String, Severity) {
+    let Some(snapshot) = host.shown() else { return (String::new(), Severity::Unknown) };
     let rates = snapshot.processes_on(device.id).filter_map(|(process, _)| process.launches_per_s.ok());
-    match rates.reduce(|sum, rate| sum + rate) {
-        None => (ABSENT.to_owned(), Role::Dim),
-        Some(rate) if rate <= 0.0 => ("idle".to_owned(), Role::Dim),
-        Some(rate) if rate < 10.0 => (format!("{rate:.1}"), Role::Plain),
-        Some(rate) => (format!("{rate:.0}"), Role::Plain),
-    }
+    let rate = rates.reduce(|sum, rate| sum + rate).ok_or(Missing::NoSource);
+    let (text, severity) = or_absent(rate, launch_rate);
+    (text, if rate.is_ok_and(|rate| rate <= 0.0) { Severity::Unknown } else { severity })
 }
 
 fn board(device: &Device, canvas: &Canvas<'_>, width: u16) -> String {
@@ -167,17 +165,13 @@ fn board(device: &Device, canvas: &Canvas<'_>, width: u16) -> String {
     }
 }
 
-pub(super) fn or_absent<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) -> (String, Role) {
-    reading.map_or_else(|_| (ABSENT.to_owned(), Role::Dim), |value| (show(value), Role::Plain))
-}
-
 /// Formats the temperature. A warm device is also visible by its colour.
 fn celsius(device: &Device, canvas: &Canvas<'_>) -> (String, Style) {
-    let (text, role) = or_absent(temperature_text(device, canvas.glyphs().celsius), |text| text);
+    let (text, severity) = or_absent(temperature_text(device, canvas.glyphs().celsius), |text| text);
     let style = match device.warmth() {
         Ok(share) if super::graded(share, 1.0) == Role::Plain => canvas.theme.load(share),
         Ok(share) => canvas.style(super::graded(share, 1.0)),
-        Err(_) => canvas.style(role),
+        Err(_) => canvas.style(severity.into()),
     };
     (text, style)
 }
@@ -207,29 +201,20 @@ pub(super) fn last_minute(host: &Host, device: &Device, metric: usize, cells_max
 }
 
 /// Formats `2.4/12.0GB` in the unit of the total. The total is left out if the heading has it.
-fn memory(device: &Device, bar: Bar, is_total_named: bool, width: u16) -> (String, Role) {
+fn memory(device: &Device, bar: Bar, is_total_named: bool, width: u16) -> (String, Severity) {
     let sign = lower_bound(device);
     match (bar.used, bar.total) {
         (Ok(used), Ok(total)) if width >= 11 && !is_total_named => {
-            (format!("{sign}{}/{}", size_in_unit_of(used, total), size(total)), Role::Plain)
+            (format!("{sign}{}/{}", size_in_unit_of(used, total), size(total)), Severity::Fine)
         }
-        (Ok(used), _) => (format!("{sign}{}", size(used)), Role::Plain),
-        (Err(_), Ok(total)) if width >= 11 && !is_total_named => (format!("{ABSENT}/{}", size(total)), Role::Dim),
-        (Err(_), _) => (ABSENT.to_owned(), Role::Dim),
-    }
-}
-
-pub(super) fn severity_role(severity: Severity) -> Role {
-    match severity {
-        Severity::Fine => Role::Plain,
-        Severity::Unknown => Role::Dim,
-        Severity::Warning => Role::Warning,
-        Severity::Critical => Role::Critical,
+        (Ok(used), _) => (format!("{sign}{}", size(used)), Severity::Fine),
+        (Err(_), Ok(total)) if width >= 11 && !is_total_named => (format!("{ABSENT}/{}", size(total)), Severity::Unknown),
+        (Err(_), _) => (ABSENT.to_owned(), Severity::Unknown),
     }
 }
 
 /// Formats the symbol and the word of the health, and if there is room the reason, or the chip through which the device is reached.
-fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, columns: u16) -> (String, Role) {
+fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, columns: u16) -> (String, Severity) {
     let (word, severity) = device.health_word();
     let [warning, critical] = canvas.glyphs().signs;
     let signed = match severity {
@@ -243,7 +228,7 @@ fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, colum
         (None, Some(via)) => Some(format!("via {via}")).filter(|via| width(&word) + 1 + width(via) <= columns),
         (None, None) => None,
     };
-    (more.map_or_else(|| word.clone(), |more| canvas.clean(&format!("{word} {more}"))), severity_role(severity))
+    (more.map_or_else(|| word.clone(), |more| canvas.clean(&format!("{word} {more}"))), severity)
 }
 
 /// Draws `12 54°C  7.6GB`: the selected metric on a background for its share of the limit. An unhealthy device has a symbol or a word.
@@ -272,7 +257,7 @@ fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
         let [warning, critical] = canvas.glyphs().signs;
         let sign = if severity == Severity::Critical { critical } else { warning };
         let text = if width(word) <= room { word } else { sign };
-        canvas.text(cell, 4, 0, text, severity_role(severity));
+        canvas.text(cell, 4, 0, text, severity.into());
         if is_gone {
             return;
         }

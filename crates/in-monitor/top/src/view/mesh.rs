@@ -8,7 +8,7 @@ use ttmon_model::{Device, DeviceId, Snapshot};
 use ttmon_print::quantity::{ABSENT, percent, size};
 use ttmon_print::{link_text, temperature_text};
 
-use super::devices::{in_unit_of_limit, last_minute, severity_role};
+use super::devices::{in_unit_of_limit, last_minute};
 use crate::canvas::{Canvas, folded, spark, width};
 use crate::metric::METRICS;
 use crate::state::State;
@@ -146,7 +146,7 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
         canvas.put(inside, 0, row, &" ".repeat(usize::from(inside.width)), heat);
     }
     let is_judged = severity > Severity::Unknown || share.is_none();
-    let health = if is_judged { canvas.style(severity_role(severity)) } else { heat };
+    let health = if is_judged { canvas.style(severity.into()) } else { heat };
     let shown = |value: f64| in_unit_of_limit(metric, value, metric.limit(device).ok());
     let text = canvas.clean(&value.map_or_else(|_| ABSENT.to_owned(), shown));
     let value_style = if value.is_err() { canvas.style(Role::Dim) } else { heat.add_modifier(Modifier::BOLD) };

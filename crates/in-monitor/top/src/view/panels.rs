@@ -8,10 +8,10 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, Snapshot};
 use ttmon_print::quantity::size;
 
-use super::{alert_role, alert_text};
+use super::alert_text;
 use crate::alerts::Alert;
 use crate::canvas::{Canvas, Field};
-use crate::marks::{Mark, MarkKind};
+use crate::marks::Mark;
 use crate::state::State;
 use crate::theme::Role;
 
@@ -112,15 +112,8 @@ pub(super) fn events(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let field = Field::start(1, area.width.saturating_sub(2));
     for (row, (time, line)) in (1..area.height).zip(&lines) {
         let (text, role) = match line {
-            EventLine::Alert(host, alert) => (alert_text(state, *host, alert), alert_role(alert)),
-            EventLine::Mark(mark) => {
-                let role = match mark.kind {
-                    MarkKind::Started | MarkKind::Ended => Role::Plain,
-                    MarkKind::Reset => Role::Warning,
-                    MarkKind::Refused => Role::Critical,
-                };
-                (format!("{} {}", state.clock.second(*time), mark.text), role)
-            }
+            EventLine::Alert(host, alert) => (alert_text(state, *host, alert), Role::from(alert.severity)),
+            EventLine::Mark(mark) => (format!("{} {}", state.clock.second(*time), mark.text), mark.kind.severity().into()),
         };
         let text = canvas.clean(&text);
         canvas.field(area, field, row, &text, canvas.style(role));
