@@ -119,10 +119,10 @@ fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
         return dialog::press(state, chord);
     }
     let Some(action) = keys::action(chord) else { return Vec::new() };
-    let before = reasons::Trace::of(state);
+    let before = reasons::trace(state);
     let effects = act(state, action);
     // If a key changed nothing, show why.
-    if effects.is_empty() && state.message.is_none() && reasons::Trace::of(state) == before {
+    if effects.is_empty() && state.message.is_none() && reasons::trace(state) == before {
         show_message(state, reasons::why_nothing(action));
     }
     effects

@@ -1,10 +1,7 @@
 //! Messages for keys that have no effect. Each key does something in each view, or shows why it does not.
 
-use ttmon_model::DeviceId;
-
 use crate::keys::Action;
-use crate::settings::Settings;
-use crate::state::{Focus, MemoryList, Owner, ProcessRow, State, View};
+use crate::state::{ProcessRow, State, View};
 
 pub(super) fn refusal(state: &State, action: Action) -> Option<&'static str> {
     let view = state.view;
@@ -23,31 +20,18 @@ pub(super) fn refusal(state: &State, action: Action) -> Option<&'static str> {
     }
 }
 
-#[derive(PartialEq)]
-pub(super) struct Trace {
-    settings: Settings,
-    places: (View, Focus, usize, usize),
-    process: Option<Owner>,
-    device: Option<DeviceId>,
-    filter: String,
-    hosts: Vec<(bool, Option<usize>)>,
-    has_dialog: bool,
-    memory: MemoryList,
-}
-
-impl Trace {
-    pub(super) fn of(state: &State) -> Self {
-        Self {
-            settings: state.settings.clone(),
-            places: (state.view, state.focus, state.scroll, state.host_index),
-            process: state.chosen_process(&state.processes()).map(ProcessRow::owner),
-            device: state.shown().and_then(|snapshot| state.chosen_device(snapshot)).map(|device| device.id),
-            filter: state.filter_text.clone(),
-            hosts: state.hosts.iter().map(|host| (host.is_folded, host.frozen.as_ref().map(|frozen| frozen.back))).collect(),
-            has_dialog: state.dialog.is_some(),
-            memory: state.memory.clone(),
-        }
-    }
+/// Returns all that a key may change.
+pub(super) fn trace(state: &State) -> impl PartialEq + use<> {
+    (
+        state.settings.clone(),
+        (state.view, state.focus, state.scroll, state.host_index),
+        state.chosen_process(&state.processes()).map(ProcessRow::owner),
+        state.shown().and_then(|snapshot| state.chosen_device(snapshot)).map(|device| device.id),
+        state.filter_text.clone(),
+        state.hosts.iter().map(|host| (host.is_folded, host.frozen.as_ref().map(|frozen| frozen.back))).collect::<Vec<_>>(),
+        state.dialog.is_some(),
+        state.memory.clone(),
+    )
 }
 
 pub(super) fn why_nothing(action: Action) -> &'static str {
