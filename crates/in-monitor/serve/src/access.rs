@@ -20,7 +20,7 @@ use crate::page;
 use crate::problem::Problem;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum View {
+pub(crate) enum Visibility {
     Whole,
     /// The processes of this user in full.
     User(u32),
@@ -28,8 +28,8 @@ pub(crate) enum View {
     Public,
 }
 
-impl View {
-    /// Returns the view of a user on the Unix socket. Root and the service's own user see everything.
+impl Visibility {
+    /// Returns the visibility of a user on the Unix socket. Root and the service's own user see everything.
     pub(crate) fn of_user(uid: u32) -> Self {
         if uid == 0 || uid == rustix::process::geteuid().as_raw() { Self::Whole } else { Self::User(uid) }
     }
@@ -159,26 +159,26 @@ pub(crate) fn is_open_to_all(path: &str) -> bool {
 
 /// Returns what a client may see, or why the request is refused. If the request has a full address, its host counts instead of the Host
 /// header.
-pub(crate) fn judge(
-    door: RequestOrigin,
+pub(crate) fn authorize(
+    origin: RequestOrigin,
     authority: Option<&str>,
     path: &str,
     headers: &HeaderMap,
     token: Option<&Token>,
-) -> Result<View, Problem> {
+) -> Result<Visibility, Problem> {
     if headers.get_all(HOST).iter().nth(1).is_some() {
         return Err(Problem::SeveralHosts);
     }
-    if let RequestOrigin::Unix(uid) = door {
-        return Ok(View::of_user(uid));
+    if let RequestOrigin::Unix(uid) = origin {
+        return Ok(Visibility::of_user(uid));
     }
-    if door == RequestOrigin::Metrics {
-        return if origin_is_ours("", headers) { Ok(View::Public) } else { Err(Problem::ForeignOrigin) };
+    if origin == RequestOrigin::Metrics {
+        return if origin_is_ours("", headers) { Ok(Visibility::Public) } else { Err(Problem::ForeignOrigin) };
     }
     // Requests from other hosts are not checked by name: they need the token, which a page of another site cannot have.
     // A host that is no text is none of ours.
     let host = authority.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
-    if door == RequestOrigin::Loopback && !host_is_ours(host) {
+    if origin == RequestOrigin::Loopback && !host_is_ours(host) {
         return Err(Problem::ForeignHost);
     }
     // A link on another site may lead to the page, which has no data.
@@ -186,10 +186,10 @@ pub(crate) fn judge(
         return Err(Problem::ForeignOrigin);
     }
     match token.map(|token| token.is_in(headers)) {
-        Some(Some(true)) => Ok(View::Whole),
+        Some(Some(true)) => Ok(Visibility::Whole),
         Some(Some(false)) => Err(Problem::WrongToken),
         None if headers.contains_key(AUTHORIZATION) => Err(Problem::WrongToken),
-        _ if door == RequestOrigin::Loopback || is_open_to_all(path) => Ok(View::Public),
+        _ if origin == RequestOrigin::Loopback || is_open_to_all(path) => Ok(Visibility::Public),
         _ => Err(Problem::NoToken),
     }
 }
@@ -234,16 +234,17 @@ mod tests {
 
     /// At this port, a token is neither required nor checked, and a page of another site gets nothing.
     #[test]
-    fn metrics_door_asks_for_no_token() {
-        let judged = |pairs: &[(&'static str, &str)]| judge(RequestOrigin::Metrics, None, "/metrics", &headers(pairs), Some(&token()));
-        assert_eq!(judged(&[("host", "tt-01:9478")]), Ok(View::Public));
-        assert_eq!(judged(&[("authorization", "Bearer of-another-service")]), Ok(View::Public));
-        assert_eq!(judged(&[("origin", "http://evil.example")]), Err(Problem::ForeignOrigin));
-        assert_eq!(judged(&[("sec-fetch-site", "cross-site")]), Err(Problem::ForeignOrigin));
+    fn the_metrics_endpoint_needs_no_token() {
+        let decision =
+            |pairs: &[(&'static str, &str)]| authorize(RequestOrigin::Metrics, None, "/metrics", &headers(pairs), Some(&token()));
+        assert_eq!(decision(&[("host", "tt-01:9478")]), Ok(Visibility::Public));
+        assert_eq!(decision(&[("authorization", "Bearer of-another-service")]), Ok(Visibility::Public));
+        assert_eq!(decision(&[("origin", "http://evil.example")]), Err(Problem::ForeignOrigin));
+        assert_eq!(decision(&[("sec-fetch-site", "cross-site")]), Err(Problem::ForeignOrigin));
     }
 
     #[test]
-    fn names_that_only_this_host_has() {
+    fn only_loopback_names_are_accepted() {
         for ours in ["localhost", "localhost:9477", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:9477", "127.1.2.3:80", "[::1]:9477", "[::1]"] {
             assert!(host_is_ours(ours), "{ours}");
         }
@@ -256,10 +257,10 @@ mod tests {
 
     #[test]
     fn pages_of_other_sites_are_refused() {
-        let check = |pairs: &[(&'static str, &str)]| judge(RequestOrigin::Loopback, None, "/metrics", &headers(pairs), None);
+        let check = |pairs: &[(&'static str, &str)]| authorize(RequestOrigin::Loopback, None, "/metrics", &headers(pairs), None);
         let host = ("host", "localhost:9477");
-        assert_eq!(check(&[host]), Ok(View::Public));
-        assert_eq!(check(&[host, ("origin", "http://localhost:9477")]), Ok(View::Public));
+        assert_eq!(check(&[host]), Ok(Visibility::Public));
+        assert_eq!(check(&[host, ("origin", "http://localhost:9477")]), Ok(Visibility::Public));
         assert_eq!(check(&[host, ("origin", "http://localhost:8080")]), Err(Problem::ForeignOrigin));
         assert_eq!(check(&[host, ("origin", "null")]), Err(Problem::ForeignOrigin));
         assert_eq!(check(&[host, ("origin", "https://evil.example")]), Err(Problem::ForeignOrigin));
@@ -270,38 +271,41 @@ mod tests {
 
     /// With two names, a proxy may have checked only the other one. A full address in the request takes precedence over the header.
     #[test]
-    fn one_name_counts() {
+    fn a_request_with_two_hosts_is_refused() {
         let mut two = headers(&[("host", "localhost")]);
         two.append(HOST, "evil.example".parse().expect("a name"));
-        for door in [RequestOrigin::Loopback, RequestOrigin::Remote, RequestOrigin::Unix(7)] {
-            assert_eq!(judge(door, None, "/metrics", &two, None), Err(Problem::SeveralHosts));
+        for origin in [RequestOrigin::Loopback, RequestOrigin::Remote, RequestOrigin::Unix(7)] {
+            assert_eq!(authorize(origin, None, "/metrics", &two, None), Err(Problem::SeveralHosts));
         }
-        let whole = |authority| judge(RequestOrigin::Loopback, Some(authority), "/metrics", &headers(&[("host", "localhost")]), None);
-        assert_eq!(whole("localhost:9477"), Ok(View::Public));
+        let whole = |authority| authorize(RequestOrigin::Loopback, Some(authority), "/metrics", &headers(&[("host", "localhost")]), None);
+        assert_eq!(whole("localhost:9477"), Ok(Visibility::Public));
         for foreign in ["evil.example", "localhost@evil.example", "localhost:80@evil.example:80"] {
             assert_eq!(whole(foreign), Err(Problem::ForeignHost), "{foreign}");
         }
     }
 
     #[test]
-    fn the_token_opens_and_a_wrong_one_does_not() {
+    fn only_the_right_token_shows_everything() {
         let token = token();
         let host = ("host", "localhost");
-        let check = |door, path, pairs: &[(&'static str, &str)]| judge(door, None, path, &headers(pairs), Some(&token));
+        let check = |origin, path, pairs: &[(&'static str, &str)]| authorize(origin, None, path, &headers(pairs), Some(&token));
         let good = ("authorization", "Bearer 0123456789abcdef0123");
-        assert_eq!(check(RequestOrigin::Loopback, "/metrics", &[host, good]), Ok(View::Whole));
-        assert_eq!(check(RequestOrigin::Loopback, "/metrics", &[host, ("authorization", "bearer 0123456789abcdef0123")]), Ok(View::Whole));
+        assert_eq!(check(RequestOrigin::Loopback, "/metrics", &[host, good]), Ok(Visibility::Whole));
+        assert_eq!(
+            check(RequestOrigin::Loopback, "/metrics", &[host, ("authorization", "bearer 0123456789abcdef0123")]),
+            Ok(Visibility::Whole)
+        );
         let wrongs =
             ["Bearer 0123456789abcdef0124", "Bearer 0123456789abcdef012", "Basic 0123456789abcdef0123", "Bearer ", "Bearer", "x", ""];
         for wrong in wrongs {
             let answer = check(RequestOrigin::Loopback, "/metrics", &[host, ("authorization", wrong)]);
             assert_eq!(answer, Err(Problem::WrongToken), "{wrong}");
         }
-        assert_eq!(check(RequestOrigin::Loopback, "/metrics", &[host]), Ok(View::Public));
+        assert_eq!(check(RequestOrigin::Loopback, "/metrics", &[host]), Ok(Visibility::Public));
         assert_eq!(check(RequestOrigin::Remote, "/metrics", &[host]), Err(Problem::NoToken));
-        assert_eq!(check(RequestOrigin::Remote, "/healthz", &[host]), Ok(View::Public));
-        assert_eq!(check(RequestOrigin::Remote, "/metrics", &[("host", "gpu7.example"), good]), Ok(View::Whole));
-        assert_eq!(judge(RequestOrigin::Loopback, None, "/metrics", &headers(&[host, good]), None), Err(Problem::WrongToken));
+        assert_eq!(check(RequestOrigin::Remote, "/healthz", &[host]), Ok(Visibility::Public));
+        assert_eq!(check(RequestOrigin::Remote, "/metrics", &[("host", "gpu7.example"), good]), Ok(Visibility::Whole));
+        assert_eq!(authorize(RequestOrigin::Loopback, None, "/metrics", &headers(&[host, good]), None), Err(Problem::WrongToken));
         assert_eq!(format!("{token:?}"), "Token(..)");
     }
 
@@ -313,18 +317,18 @@ mod tests {
     }
 
     #[test]
-    fn others_see_totals_alone() {
+    fn another_user_sees_only_totals() {
         let snapshot = machine();
         let (own, foreign) = (&snapshot.processes[0], &snapshot.processes[1]);
         let uid = u32::try_from(own.uid.expect("a uid")).expect("32 bits");
         assert_ne!(own.uid, foreign.uid);
-        let seen = View::User(uid).of(&snapshot);
+        let seen = Visibility::User(uid).of(&snapshot);
         assert_eq!(&seen.processes[0], own);
         assert_eq!(seen.processes[1].command, Err(Missing::NoPermission));
         assert_eq!((&seen.processes[1].name, &seen.processes[1].devices), (&foreign.name, &foreign.devices));
-        assert!(View::Public.of(&snapshot).processes.iter().all(|process| process.command == Err(Missing::NoPermission)));
-        assert!(matches!(View::Whole.of(&snapshot), Cow::Borrowed(_)));
-        for hidden in [View::Public, View::User(uid + 77)] {
+        assert!(Visibility::Public.of(&snapshot).processes.iter().all(|process| process.command == Err(Missing::NoPermission)));
+        assert!(matches!(Visibility::Whole.of(&snapshot), Cow::Borrowed(_)));
+        for hidden in [Visibility::Public, Visibility::User(uid + 77)] {
             assert!(hidden.of(&snapshot).allocators.is_empty() && hidden.of(&snapshot).buffers.is_empty());
         }
     }

@@ -124,14 +124,14 @@ fn report(service: &Service, receiver: &str, error: Option<String>) {
 
 /// Evaluates snapshots until the queue is closed.
 pub(crate) fn run(service: &Service, samples: &Samples<Arc<Published>>) -> io::Result<()> {
-    let mut judge = Judge::new(service);
+    let mut evaluator = AlertEvaluator::new(service);
     while let Ok(published) = samples.recv() {
-        judge.take(service, &published);
+        evaluator.evaluate(service, &published);
     }
     Ok(())
 }
 
-struct Judge {
+struct AlertEvaluator {
     engine: Engine,
     outbox: Outbox,
     state: Option<PathBuf>,
@@ -144,7 +144,7 @@ struct Judge {
     has_failed_saving: bool,
 }
 
-impl Judge {
+impl AlertEvaluator {
     fn new(service: &Service) -> Self {
         let rules = service.alerting.rules.iter().map(|rule| rule.as_ref().clone()).collect();
         let state = service.state.clone();
@@ -163,7 +163,7 @@ impl Judge {
         Self { engine, outbox, state, silences, silences_at: None, silence_problems, saved, has_failed_saving: false }
     }
 
-    fn take(&mut self, service: &Service, published: &Published) {
+    fn evaluate(&mut self, service: &Service, published: &Published) {
         let (at, time) = (published.sample.at, published.sample.time);
         let changed = self.engine.observe(at, &published.snapshot);
         if self.silences_at.is_none_or(|last| at.saturating_sub(last) >= SILENCES_EVERY) {
@@ -171,12 +171,12 @@ impl Judge {
             self.silences_at = Some(at);
         }
         let listing = Arc::new(self.engine.listing());
-        let told = self.outbox.take(&changed, &listing, &self.silences, time);
+        let messages = self.outbox.take(&changed, &listing, &self.silences, time);
         for mailbox in &service.alerting.mailboxes {
-            mailbox.put(&published.snapshot, &told, &listing, &self.silences);
+            mailbox.put(&published.snapshot, &messages, &listing, &self.silences);
         }
         for alert in &changed {
-            service.note(at, time, happened(alert));
+            service.note(at, time, alert_event(alert));
         }
         self.save(service, &listing);
         *lock(&service.alerting.shown) = PublishedAlerts { listing, silences: Arc::clone(&self.silences) };
@@ -204,7 +204,7 @@ impl Judge {
     }
 }
 
-fn happened(alert: &Alert) -> EventKind {
+fn alert_event(alert: &Alert) -> EventKind {
     EventKind::Alert {
         device: alert.device.0,
         rule: alert.rule.name.clone(),

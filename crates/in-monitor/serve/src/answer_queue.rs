@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::access::View;
+use crate::access::Visibility;
 use crate::limits::{ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX, TURNS_PER_USER_MAX};
 use crate::problem::Problem;
 
@@ -18,7 +18,7 @@ pub(crate) struct AnswerQueue {
     room: Arc<Semaphore>,
     /// The limits of that memory: in total, and for one user.
     kib_max: [usize; 2],
-    users: Mutex<HashMap<View, Arc<User>>>,
+    users: Mutex<HashMap<Visibility, Arc<User>>>,
 }
 
 #[derive(Debug)]
@@ -51,8 +51,12 @@ impl AnswerQueue {
     }
 
     /// Computes an answer on another thread when it is its turn.
-    pub(crate) async fn make(&self, view: View, work: impl FnOnce() -> Result<String, Problem> + Send + 'static) -> Result<Bytes, Problem> {
-        let user = self.user(view);
+    pub(crate) async fn make(
+        &self,
+        visibility: Visibility,
+        work: impl FnOnce() -> Result<String, Problem> + Send + 'static,
+    ) -> Result<Bytes, Problem> {
+        let user = self.user(visibility);
         let place = Arc::clone(&user.places).try_acquire_owned().map_err(|_| Problem::Busy)?;
         let own = Arc::clone(&user.making).acquire_owned().await.map_err(|_| Problem::Defect)?;
         let turn = Arc::clone(&self.making).acquire_owned().await.map_err(|_| Problem::Defect)?;
@@ -71,7 +75,7 @@ impl AnswerQueue {
         Ok(Bytes::from_owner(QueuedText { text, _room: room }))
     }
 
-    fn user(&self, view: View) -> Arc<User> {
+    fn user(&self, visibility: Visibility) -> Arc<User> {
         let mut users = crate::lock(&self.users);
         // Users without a request in progress are removed.
         let is_busy = |user: &User| user.places.available_permits() < TURNS_PER_USER_MAX || user.room.available_permits() < self.kib_max[1];
@@ -81,7 +85,7 @@ impl AnswerQueue {
             let (places, making) = (semaphore(TURNS_PER_USER_MAX), semaphore(1));
             Arc::new(User { places, making, room: semaphore(self.kib_max[1]) })
         };
-        Arc::clone(users.entry(view).or_insert_with(new))
+        Arc::clone(users.entry(visibility).or_insert_with(new))
     }
 }
 
@@ -102,21 +106,22 @@ mod tests {
     }
 
     #[test]
-    fn one_who_asks_a_lot_holds_up_nobody_else() {
+    fn many_requests_of_one_user_do_not_delay_others() {
         run(async {
             let turns = Arc::new(AnswerQueue::new(TURNS_AT_ONCE));
             let (release, held) = mpsc::channel::<()>();
             let slow = Arc::clone(&turns);
-            let first = tokio::spawn(async move { slow.make(View::User(7), move || held.recv().map_or(text(1), |()| text(1))).await });
+            let first =
+                tokio::spawn(async move { slow.make(Visibility::User(7), move || held.recv().map_or(text(1), |()| text(1))).await });
             let more: Vec<_> = (1..TURNS_PER_USER_MAX)
                 .map(|_| {
                     let turns = Arc::clone(&turns);
-                    tokio::spawn(async move { turns.make(View::User(7), || text(1)).await })
+                    tokio::spawn(async move { turns.make(Visibility::User(7), || text(1)).await })
                 })
                 .collect();
             tokio::task::yield_now().await;
-            assert_eq!(turns.make(View::User(7), || text(1)).await, Err(Problem::Busy));
-            assert!(turns.make(View::Whole, || text(1)).await.is_ok());
+            assert_eq!(turns.make(Visibility::User(7), || text(1)).await, Err(Problem::Busy));
+            assert!(turns.make(Visibility::Whole, || text(1)).await.is_ok());
             assert!(more.iter().all(|waiting| !waiting.is_finished()));
             drop(release);
             assert!(first.await.expect("an end").is_ok());
@@ -127,25 +132,25 @@ mod tests {
     }
 
     #[test]
-    fn untaken_answers_have_a_limit() {
+    fn the_memory_of_unsent_responses_has_a_limit() {
         run(async {
             let turns = AnswerQueue::bounded(TURNS_AT_ONCE, [100, 60]);
-            let first = turns.make(View::User(7), || text(30)).await.expect("an answer");
+            let first = turns.make(Visibility::User(7), || text(30)).await.expect("an answer");
             let part = first.slice(0..10);
             drop(first);
-            assert_eq!(turns.make(View::User(7), || text(30)).await, Err(Problem::Busy));
-            let other = turns.make(View::User(8), || text(50)).await;
+            assert_eq!(turns.make(Visibility::User(7), || text(30)).await, Err(Problem::Busy));
+            let other = turns.make(Visibility::User(8), || text(50)).await;
             assert!(other.is_ok());
-            assert_eq!(turns.make(View::Whole, || text(40)).await, Err(Problem::Busy), "there is no room at all");
+            assert_eq!(turns.make(Visibility::Whole, || text(40)).await, Err(Problem::Busy), "there is no room at all");
             drop((part, other));
-            assert!(turns.make(View::User(7), || text(30)).await.is_ok());
-            assert!(turns.make(View::User(7), || text(200)).await.is_ok(), "one is always answered");
+            assert!(turns.make(Visibility::User(7), || text(30)).await.is_ok());
+            assert!(turns.make(Visibility::User(7), || text(200)).await.is_ok(), "one is always answered");
         });
     }
 
     /// Work in progress counts until it is complete, even if its client has disconnected.
     #[test]
-    fn leaving_gives_no_place_back() {
+    fn a_disconnected_request_keeps_its_share_until_it_is_complete() {
         run(async {
             let turns = Arc::new(AnswerQueue::new(TURNS_AT_ONCE));
             let (release, held) = mpsc::channel::<()>();
@@ -156,16 +161,16 @@ mod tests {
                     let _ = begun.send(());
                     held.recv().map_or(text(1), |()| text(1))
                 };
-                asked.make(View::User(7), work).await
+                asked.make(Visibility::User(7), work).await
             });
             while begins.try_recv().is_err() {
                 tokio::task::yield_now().await;
             }
             gone.abort();
             assert!(gone.await.is_err());
-            assert_eq!(turns.user(View::User(7)).making.available_permits(), 0);
+            assert_eq!(turns.user(Visibility::User(7)).making.available_permits(), 0);
             drop(release);
-            assert!(turns.make(View::User(7), || text(1)).await.is_ok());
+            assert!(turns.make(Visibility::User(7), || text(1)).await.is_ok());
         });
     }
 }

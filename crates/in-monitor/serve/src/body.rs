@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use crate::connections::Answering;
+use crate::connections::ResponseInProgress;
 
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) content: Content,
     /// Its answer is in progress until the body is dropped.
-    _answering: Option<Answering>,
+    _in_progress: Option<ResponseInProgress>,
 }
 
 #[derive(Debug)]
@@ -24,11 +24,11 @@ pub(crate) enum Content {
 
 impl Body {
     pub(crate) fn stream(parts: mpsc::Receiver<Bytes>) -> Self {
-        Self { content: Content::Stream(parts), _answering: None }
+        Self { content: Content::Stream(parts), _in_progress: None }
     }
 
-    pub(crate) fn during(self, answering: Answering) -> Self {
-        Self { _answering: Some(answering), ..self }
+    pub(crate) fn during(self, response: ResponseInProgress) -> Self {
+        Self { _in_progress: Some(response), ..self }
     }
 }
 
@@ -40,7 +40,7 @@ impl From<String> for Body {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        Self { content: Content::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())), _answering: None }
+        Self { content: Content::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())), _in_progress: None }
     }
 }
 

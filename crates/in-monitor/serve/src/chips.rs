@@ -36,7 +36,7 @@ struct Holders {
 }
 
 impl Usage {
-    fn take_in(&mut self, at: Duration, device: &Device, snapshot: &Snapshot) {
+    fn record(&mut self, at: Duration, device: &Device, snapshot: &Snapshot) {
         // If the holders are unknown, nothing is added for this sample or the next.
         if device.memory.holders.is_err() {
             self.last = None;
@@ -57,14 +57,14 @@ impl Usage {
 }
 
 impl Chips {
-    pub(crate) fn take_in(&mut self, at: Duration, snapshot: &Snapshot) {
+    pub(crate) fn record(&mut self, at: Duration, snapshot: &Snapshot) {
         for device in &snapshot.devices {
             let new = || LastAnswer { identity: ChipIdentity::of(device), answered: at, usage: Usage::default() };
             let known = self.0.entry(device.id).or_insert_with(new);
             if !known.identity.meet(device) || !device.is_silent() {
                 known.answered = at;
             }
-            known.usage.take_in(at, device, snapshot);
+            known.usage.record(at, device, snapshot);
         }
     }
 
@@ -113,19 +113,19 @@ mod tests {
         let mut chips = Chips::default();
         let (well, ill) = (machine(), hanging(machine(), 1));
         let silent = |chips: &Chips, at, snapshot| chips.silent(seconds(at), snapshot, seconds(5));
-        chips.take_in(seconds(100), &well);
+        chips.record(seconds(100), &well);
         for at in 101..106 {
-            chips.take_in(seconds(at), &ill);
+            chips.record(seconds(at), &ill);
         }
         assert_eq!(silent(&chips, 105, &ill), None);
         assert_eq!(silent(&chips, 106, &ill), Some((ill.devices[1].id, seconds(6))));
-        chips.take_in(seconds(107), &well);
+        chips.record(seconds(107), &well);
         assert_eq!(silent(&chips, 107, &well), None);
         // A value that the driver does not publish is not silence.
         let mut mute = well.clone();
         (mute.devices[0].temperature, mute.devices[0].power) = (Err(Missing::NotExposed), Err(Missing::NotExposed));
         (mute.devices[0].aiclk_mhz, mute.devices[0].heartbeat) = (Err(Missing::NotExposed), Err(Missing::NotExposed));
-        chips.take_in(seconds(120), &mute);
+        chips.record(seconds(120), &mute);
         assert_eq!(silent(&chips, 200, &mute), None);
     }
 
@@ -143,15 +143,15 @@ mod tests {
         unknown.devices.iter_mut().for_each(|device| device.memory.holders = Err(Missing::Timeout));
         let usage = |chips: &Chips| chips.usage(device).map(|usage| (usage.held, usage.acquisitions)).expect("it is known");
         let count = held.processes_on(device).filter(|(process, _)| process.status != Status::Dead).count() as u64;
-        chips.take_in(seconds(10), &held);
+        chips.record(seconds(10), &held);
         assert_eq!(usage(&chips), (seconds(0), 0), "those who were there first are not counted");
-        chips.take_in(seconds(12), &held);
-        chips.take_in(seconds(13), &idle);
+        chips.record(seconds(12), &held);
+        chips.record(seconds(13), &idle);
         assert_eq!(usage(&chips), (seconds(3), 0));
-        chips.take_in(seconds(15), &held);
+        chips.record(seconds(15), &held);
         assert_eq!(usage(&chips), (seconds(3), count));
-        chips.take_in(seconds(16), &unknown);
-        chips.take_in(seconds(60), &held);
+        chips.record(seconds(16), &unknown);
+        chips.record(seconds(60), &held);
         assert_eq!(usage(&chips), (seconds(3), count), "a gap counts for nothing");
     }
 
@@ -159,7 +159,7 @@ mod tests {
     fn the_identity_of_a_chip_stays_until_another_replaces_it() {
         let mut chips = Chips::default();
         let snapshot = machine();
-        chips.take_in(seconds(1), &snapshot);
+        chips.record(seconds(1), &snapshot);
         let mut away = snapshot.clone();
         let device = &mut away.devices[0];
         (device.asic_id, device.serial, device.board) = (Err(Missing::Resetting), Err(Missing::Resetting), Err(Missing::Timeout));
@@ -167,11 +167,11 @@ mod tests {
         let who = |device: &Device| (device.asic_id.clone(), device.serial.clone(), device.board.clone(), device.arch, device.chip);
         for at in 2..4 {
             assert_eq!(who(&chips.identified(&away.devices[0])), who(&snapshot.devices[0]));
-            chips.take_in(seconds(at), &away);
+            chips.record(seconds(at), &away);
         }
         let mut other = away.clone();
         other.devices[0].asic_id = Ok("00000000DEADBEEF".to_owned());
-        chips.take_in(seconds(4), &other);
+        chips.record(seconds(4), &other);
         assert_eq!(chips.identified(&other.devices[0]).serial, Err(Missing::Resetting));
     }
 }

@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex};
 use hyper::body::Bytes;
 use serde_json::{Map, Value};
 
-use crate::access::View;
+use crate::access::Visibility;
 use crate::limits::READY_MAX;
 use crate::lock;
 
-/// The newest document of each view, and its difference to the previous one.
+/// The newest document of each visibility, and its difference to the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct Deltas {
-    newest: Mutex<HashMap<View, Newest>>,
+    newest: Mutex<HashMap<Visibility, Newest>>,
     /// Locked by the stream that computes a document. A new snapshot wakes all streams at once; the first one computes the document and the
     /// others reuse it.
     pub(crate) turn: tokio::sync::Mutex<()>,
@@ -35,8 +35,8 @@ struct Newest {
 
 impl Deltas {
     /// Returns the delta between two snapshots if it is already computed.
-    pub(crate) fn ready(&self, view: View, from: u64, number: u64) -> Option<Bytes> {
-        lock(&self.newest).get(&view)?.between(from, number)
+    pub(crate) fn ready(&self, visibility: Visibility, from: u64, number: u64) -> Option<Bytes> {
+        lock(&self.newest).get(&visibility)?.between(from, number)
     }
 
     #[cfg(test)]
@@ -45,9 +45,9 @@ impl Deltas {
     }
 
     /// Returns the event with the delta from snapshot `from` to snapshot `number`; `text` creates the document of `number`. Returns `None`
-    /// if the delta cannot be computed; the caller then sends the whole document. All streams of a view share the result.
-    pub(crate) fn between(&self, view: View, from: u64, number: u64, text: impl FnOnce() -> Bytes) -> Option<Bytes> {
-        let before = lock(&self.newest).get(&view).cloned();
+    /// if the delta cannot be computed; the caller then sends the whole document. All streams of a visibility share the result.
+    pub(crate) fn between(&self, visibility: Visibility, from: u64, number: u64, text: impl FnOnce() -> Bytes) -> Option<Bytes> {
+        let before = lock(&self.newest).get(&visibility).cloned();
         let newest = match before {
             Some(newest) if newest.number >= number => newest,
             before => {
@@ -60,12 +60,12 @@ impl Deltas {
                     (before.number, Bytes::from(format!("event: delta\ndata: {changes}\n\n")))
                 });
                 let newest = Newest { number, document, delta };
-                let mut views = lock(&self.newest);
-                if views.len() >= READY_MAX {
-                    views.retain(|_, other| other.number + 1 >= number);
+                let mut visibilities = lock(&self.newest);
+                if visibilities.len() >= READY_MAX {
+                    visibilities.retain(|_, other| other.number + 1 >= number);
                 }
-                if views.len() < READY_MAX {
-                    views.insert(view, newest.clone());
+                if visibilities.len() < READY_MAX {
+                    visibilities.insert(visibility, newest.clone());
                 }
                 newest
             }
@@ -168,16 +168,16 @@ mod tests {
     }
 
     #[test]
-    fn delta_is_for_those_who_have_the_one_before() {
+    fn a_delta_is_only_for_readers_of_the_previous_document() {
         const CHANGED: &[u8] = b"event: delta\ndata: {\"a\":2}\n\n";
         let deltas = Deltas::default();
         let text = |value: u64| move || Bytes::from(format!("{{\"a\":{value}}}"));
-        assert_eq!(deltas.between(View::Public, 0, 1, text(1)), None);
-        assert_eq!(deltas.between(View::Public, 1, 2, text(2)).as_deref(), Some(CHANGED));
+        assert_eq!(deltas.between(Visibility::Public, 0, 1, text(1)), None);
+        assert_eq!(deltas.between(Visibility::Public, 1, 2, text(2)).as_deref(), Some(CHANGED));
         let must_not = || -> Bytes { panic!("made twice") };
-        assert_eq!(deltas.between(View::Public, 1, 2, must_not).as_deref(), Some(CHANGED));
-        assert_eq!(deltas.between(View::Public, 0, 2, must_not), None);
-        assert_eq!(deltas.between(View::Public, 0, 1, must_not), None, "one that came late");
-        assert_eq!(deltas.between(View::Whole, 1, 2, text(7)), None, "another view has another document");
+        assert_eq!(deltas.between(Visibility::Public, 1, 2, must_not).as_deref(), Some(CHANGED));
+        assert_eq!(deltas.between(Visibility::Public, 0, 2, must_not), None);
+        assert_eq!(deltas.between(Visibility::Public, 0, 1, must_not), None, "one that came late");
+        assert_eq!(deltas.between(Visibility::Whole, 1, 2, text(7)), None, "another visibility has another document");
     }
 }

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_and_descriptors_do_not() {
+    fn bytes_are_received_and_descriptors_are_refused() {
         assert_eq!(read(|peer| peer.write_all(b"GET /").expect("a write")).expect("bytes"), b"GET /");
         let error = read(|peer| {
             let file = std::fs::File::open("/dev/null").expect("a file");
@@ -123,7 +123,7 @@ mod tests {
 
     /// Without data, the reader waits and then continues.
     #[test]
-    fn it_waits_for_more() {
+    fn a_reader_without_data_waits() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
         runtime.block_on(async {
             let (ours, mut theirs) = Peer::pair().expect("a pair");

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beyond_this_host_takes_a_will_a_token_and_tls() {
+    fn other_hosts_need_permission_a_token_and_tls() {
         let check = |address: &str, flags: [bool; 3]| may_listen(address.parse().expect("an address"), flags[0], flags[1], flags[2]);
         assert!(check("127.0.0.1:9477", [false; 3]).is_ok() && check("[::1]:9477", [false; 3]).is_ok());
         for address in ["0.0.0.0:9477", "[::]:9477", "192.168.1.5:9477"] {
@@ -161,21 +161,21 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_taken_once_and_given_back() {
+    fn a_socket_path_is_used_once_and_released() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("deep/api.sock");
-        let door = UnixEndpoint::open(&path).expect("a door");
+        let endpoint = UnixEndpoint::open(&path).expect("an endpoint");
         assert!(matches!(UnixEndpoint::open(&path), Err(StartError::Taken { .. })));
         let peer = UnixStream::connect(&path).expect("a connection");
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let descriptors = [peer.as_fd()];
         assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
-        let _accepted = door.listener.accept().expect("the connection");
+        let _accepted = endpoint.listener.accept().expect("the connection");
         // Older kernels do not refuse descriptors: see descriptor_guard.rs.
         let sent = sendmsg(&peer, &[io::IoSlice::new(b"GET")], &mut control, SendFlags::NOSIGNAL);
-        assert_eq!(sent.is_err(), door.refuses_descriptors, "{sent:?}");
-        drop(door);
+        assert_eq!(sent.is_err(), endpoint.refuses_descriptors, "{sent:?}");
+        drop(endpoint);
         assert!(!path.exists());
     }
 
@@ -196,7 +196,7 @@ mod tests {
 
     /// A FIFO as lock file is an error and does not hang. A socket that another process uses without a lock is not taken.
     #[test]
-    fn files_of_others_are_reported() {
+    fn unusable_lock_files_and_live_sockets_are_reported() {
         let directory = tempfile::tempdir().expect("a directory");
         let lock = directory.path().join("fifo.sock.lock");
         rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a pipe");
@@ -210,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_was_opened_for_us_keeps_its_name() {
+    fn an_inherited_socket_is_not_removed() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("api.sock");
         let given = UnixListener::bind(&path).expect("a socket");
-        let door = UnixEndpoint::inherited(given.try_clone().expect("a copy")).expect("a door");
+        let endpoint = UnixEndpoint::inherited(given.try_clone().expect("a copy")).expect("an endpoint");
         let _early = UnixStream::connect(&path).expect("a connection");
-        assert!(door.listener.accept().is_ok());
-        drop(door);
+        assert!(endpoint.listener.accept().is_ok());
+        drop(endpoint);
         assert!(path.exists());
     }
 
@@ -225,10 +225,10 @@ mod tests {
     fn a_later_service_keeps_its_socket() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("api.sock");
-        let door = UnixEndpoint::open(&path).expect("a door");
+        let endpoint = UnixEndpoint::open(&path).expect("an endpoint");
         fs::remove_file(&path).expect("removed by another process");
         let _other = UnixListener::bind(&path).expect("another's");
-        drop(door);
+        drop(endpoint);
         assert!(path.exists());
     }
 }

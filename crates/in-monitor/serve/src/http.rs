@@ -18,13 +18,13 @@ use tokio::sync::oneshot;
 
 use crate::access::RequestOrigin;
 use crate::body::Body;
-use crate::connections::{Answering, ConnectionSlot, Connections, Holder};
+use crate::connections::{ConnectionSlot, Connections, Holder, ResponseInProgress};
 use crate::descriptor_guard::DescriptorGuard;
 use crate::endpoints::UnixEndpoint;
 use crate::limits::{
     HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, STORE_TURNS_AT_ONCE, TCP_CONNECTIONS_MAX, TURNS_AT_ONCE, UNIX_CONNECTIONS_MAX,
 };
-use crate::routes::{self, Question};
+use crate::routes::{self, RequestHead};
 use crate::service::Service;
 use crate::tls::Acceptor;
 use crate::write_deadline::WriteDeadline;
@@ -46,13 +46,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Serves until it is stopped, or until the sender of `stop` is dropped.
-pub(crate) fn run(doors: Endpoints, service: &Arc<Service>, stop: oneshot::Receiver<()>) -> io::Result<()> {
+pub(crate) fn run(endpoints: Endpoints, service: &Arc<Service>, stop: oneshot::Receiver<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(ASIDE_THREADS).build()?;
-    let Endpoints { unix, http, metrics, tls } = doors;
+    let Endpoints { unix, http, metrics, tls } = endpoints;
     let served = runtime.block_on(async {
-        if let Some(door) = &unix {
-            let listener = UnixListener::from_std(door.listener.try_clone()?)?;
-            tokio::spawn(serve_unix(listener, door.refuses_descriptors, Arc::clone(service)));
+        if let Some(endpoint) = &unix {
+            let listener = UnixListener::from_std(endpoint.listener.try_clone()?)?;
+            tokio::spawn(serve_unix(listener, endpoint.refuses_descriptors, Arc::clone(service)));
         }
         if let Some(listener) = http {
             let kind = if listener.local_addr()?.ip().is_loopback() { RequestOrigin::Loopback } else { RequestOrigin::Remote };
@@ -70,19 +70,19 @@ pub(crate) fn run(doors: Endpoints, service: &Arc<Service>, stop: oneshot::Recei
 }
 
 async fn serve_unix(listener: UnixListener, refuses_descriptors: bool, service: Arc<Service>) {
-    let crowd = Connections::new(UNIX_CONNECTIONS_MAX);
+    let connections = Connections::new(UNIX_CONNECTIONS_MAX);
     loop {
         match listener.accept().await {
             // A client that cannot be identified has the least permissions.
             Ok((stream, _)) => {
                 let uid = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
-                let seat = enter(&crowd, Holder::User(uid), &service).await;
-                let (door, service) = (RequestOrigin::Unix(uid), Arc::clone(&service));
+                let slot = admit(&connections, Holder::User(uid), &service).await;
+                let (origin, service) = (RequestOrigin::Unix(uid), Arc::clone(&service));
                 if refuses_descriptors {
-                    tokio::spawn(async move { seat.hold(converse(stream, door, service, Arc::clone(&seat))).await });
+                    tokio::spawn(async move { slot.run_until_evicted(serve_connection(stream, origin, service, Arc::clone(&slot))).await });
                 } else {
-                    let stream = DescriptorGuard::new(stream, Arc::clone(&seat));
-                    tokio::spawn(async move { seat.hold(converse(stream, door, service, Arc::clone(&seat))).await });
+                    let stream = DescriptorGuard::new(stream, Arc::clone(&slot));
+                    tokio::spawn(async move { slot.run_until_evicted(serve_connection(stream, origin, service, Arc::clone(&slot))).await });
                 }
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -90,27 +90,27 @@ async fn serve_unix(listener: UnixListener, refuses_descriptors: bool, service: 
     }
 }
 
-async fn serve_tcp(listener: TcpListener, door: RequestOrigin, tls: Option<Acceptor>, service: Arc<Service>) {
-    let crowd = Connections::new(TCP_CONNECTIONS_MAX);
+async fn serve_tcp(listener: TcpListener, origin: RequestOrigin, tls: Option<Acceptor>, service: Arc<Service>) {
+    let connections = Connections::new(TCP_CONNECTIONS_MAX);
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 // Without it, answers are only slower.
                 let _ = stream.set_nodelay(true);
-                let seat = enter(&crowd, peer.ip().into(), &service).await;
+                let slot = admit(&connections, peer.ip().into(), &service).await;
                 let (service, tls) = (Arc::clone(&service), tls.clone());
                 tokio::spawn(async move {
-                    let talking = async {
+                    let serving = async {
                         match tls {
-                            None => converse(stream, door, service, Arc::clone(&seat)).await,
+                            None => serve_connection(stream, origin, service, Arc::clone(&slot)).await,
                             Some(acceptor) => {
                                 if let Some(stream) = acceptor.accept(stream).await {
-                                    converse(stream, door, service, Arc::clone(&seat)).await;
+                                    serve_connection(stream, origin, service, Arc::clone(&slot)).await;
                                 }
                             }
                         }
                     };
-                    seat.hold(talking).await
+                    slot.run_until_evicted(serving).await
                 });
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -118,28 +118,28 @@ async fn serve_tcp(listener: TcpListener, door: RequestOrigin, tls: Option<Accep
     }
 }
 
-async fn enter(crowd: &Arc<Connections>, holder: Holder, service: &Service) -> Arc<ConnectionSlot> {
-    let (seat, has_pushed) = crowd.enter(holder).await;
-    if has_pushed {
-        service.counters.crowded.add_one();
+async fn admit(connections: &Arc<Connections>, holder: Holder, service: &Service) -> Arc<ConnectionSlot> {
+    let (slot, has_evicted) = connections.admit(holder).await;
+    if has_evicted {
+        service.counters.evictions.add_one();
     }
-    Arc::new(seat)
+    Arc::new(slot)
 }
 
 /// Serves one connection until it ends or takes too long.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(
+async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
-    door: RequestOrigin,
+    origin: RequestOrigin,
     service: Arc<Service>,
-    seat: Arc<ConnectionSlot>,
+    slot: Arc<ConnectionSlot>,
 ) {
     let _open = service.counters.connections.hold();
     let stream = WriteDeadline::new(stream, Arc::clone(&service));
-    let is_asking = stream.is_asking();
-    let answering = service_fn(|request| reply(request, door, Arc::clone(&service), seat.answering()));
-    let connection = protocol().serve_connection(TokioIo::new(stream), answering);
+    let is_request_pending = stream.is_request_pending();
+    let responding = service_fn(|request| reply(request, origin, Arc::clone(&service), slot.begin_response()));
+    let connection = protocol().serve_connection(TokioIo::new(stream), responding);
     // The header timeout also runs while the client sends no further request. That is not slow.
-    if connection.await.is_err_and(|error| error.is_timeout()) && is_asking.load(Ordering::Relaxed) {
+    if connection.await.is_err_and(|error| error.is_timeout()) && is_request_pending.load(Ordering::Relaxed) {
         service.counters.slow.add_one();
     }
 }
@@ -153,14 +153,14 @@ pub(crate) fn protocol() -> http1::Builder {
 
 async fn reply(
     request: Request<Incoming>,
-    door: RequestOrigin,
+    origin: RequestOrigin,
     service: Arc<Service>,
-    answering: Answering,
+    in_progress: ResponseInProgress,
 ) -> Result<Response<Body>, Infallible> {
     let uri = request.uri();
-    let question = Question {
-        door,
-        holder: answering.holder(),
+    let head = RequestHead {
+        origin,
+        holder: in_progress.holder(),
         authority: uri.authority().map(hyper::http::uri::Authority::as_str),
         method: request.method(),
         path: uri.path(),
@@ -168,13 +168,13 @@ async fn reply(
         headers: request.headers(),
         has_body: !request.body().is_end_stream(),
     };
-    Ok(routes::answer(&service, question).await.map(|body| body.during(answering)))
+    Ok(routes::respond(&service, head).await.map(|body| body.during(in_progress)))
 }
 
 /// Returns the answer to a connection from this host that sends these bytes and ends. For the fuzzer; uses a tokio clock that does not
 /// wait.
 #[cfg(fuzzing)]
-pub fn answer_bytes(input: &[u8]) -> Vec<u8> {
+pub fn response_bytes(input: &[u8]) -> Vec<u8> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
     const LONGEST: Duration = Duration::from_secs(60);
 
@@ -182,21 +182,21 @@ pub fn answer_bytes(input: &[u8]) -> Vec<u8> {
     runtime.block_on(async {
         let service = Arc::new(Service::new("0", Duration::from_secs(1), crate::metrics::Processes::Left, None));
         let (ours, mut theirs) = duplex(1 << 20);
-        let seat = Arc::new(Connections::new(1).enter(Holder::Loopback).await.0);
-        let talking = tokio::spawn(converse(ours, RequestOrigin::Loopback, service, seat));
-        let mut answer = Vec::new();
+        let slot = Arc::new(Connections::new(1).admit(Holder::Loopback).await.0);
+        let serving = tokio::spawn(serve_connection(ours, RequestOrigin::Loopback, service, slot));
+        let mut response = Vec::new();
         // A connection that the server closes early is a valid answer.
         let exchange = async {
             let _ = theirs.write_all(input).await;
             let _ = theirs.shutdown().await;
-            let _ = theirs.read_to_end(&mut answer).await;
+            let _ = theirs.read_to_end(&mut response).await;
         };
         let _ = tokio::time::timeout(LONGEST, exchange).await;
-        talking.abort();
-        if let Err(error) = talking.await {
+        serving.abort();
+        if let Err(error) = serving.await {
             assert!(error.is_cancelled(), "{error}");
         }
-        answer
+        response
     })
 }
 
@@ -213,16 +213,16 @@ mod tests {
         runtime.block_on(async {
             let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
             let (ours, theirs) = duplex(256);
-            let seat = Arc::new(Connections::new(1).enter(Holder::Loopback).await.0);
-            let talking = tokio::spawn(converse(ours, RequestOrigin::Loopback, Arc::clone(&service), seat));
+            let slot = Arc::new(Connections::new(1).admit(Holder::Loopback).await.0);
+            let serving = tokio::spawn(serve_connection(ours, RequestOrigin::Loopback, Arc::clone(&service), slot));
             let _theirs = peer(theirs).await;
-            talking.await.expect("an end");
+            serving.await.expect("an end");
             service.counters.slow.get()
         })
     }
 
-    async fn asks(mut peer: DuplexStream, question: &str) -> DuplexStream {
-        peer.write_all(question.as_bytes()).await.expect("a question");
+    async fn asks(mut peer: DuplexStream, request: &str) -> DuplexStream {
+        peer.write_all(request.as_bytes()).await.expect("a request");
         peer
     }
 

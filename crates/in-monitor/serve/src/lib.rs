@@ -58,12 +58,12 @@ pub use access::{Token, TokenError};
 pub use alerting::{SILENCES, deliver};
 pub use ended_processes::IntakeCallbacks;
 #[cfg(fuzzing)]
-pub use http::answer_bytes;
+pub use http::response_bytes;
 pub use metrics::Detail as MetricsDetail;
 pub use page::report_page;
 pub use routes::{fields_document as fields, mesh_document as mesh};
 pub use simulated::SimulatedHost;
-pub use texts::{TextAnswer, TextRequest, serve_texts};
+pub use texts::{TextRequest, TextAnswer, serve_texts};
 
 use endpoints::{UnixEndpoint, may_listen, open_tcp};
 use http::Endpoints;
@@ -156,7 +156,7 @@ pub struct Host {
     devices: DeviceReader,
     scanner: Scanner,
     service: Arc<Service>,
-    doors: Endpoints,
+    endpoints: Endpoints,
 }
 
 /// A running service.
@@ -208,7 +208,7 @@ impl Host {
         service.complain = options.complain;
         service.alerting = alerting::Alerting::new(options.alerts);
         let service = Arc::new(service);
-        Ok(Self { devices, scanner, service, doors: Endpoints { unix, http, metrics, tls } })
+        Ok(Self { devices, scanner, service, endpoints: Endpoints { unix, http, metrics, tls } })
     }
 
     /// Returns the address of HTTP. If port 0 was requested, it has the port that the kernel chose.
@@ -219,13 +219,13 @@ impl Host {
     /// Returns the address that serves only metrics.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         // An open socket has an address.
-        self.doors.metrics.as_ref()?.local_addr().ok()
+        self.endpoints.metrics.as_ref()?.local_addr().ok()
     }
 
     /// Starts sampling and answering. `keeper` provides processes that ended before a scan. Each of `ends` is dropped when its thread ends,
     /// for any reason: the sampler, the HTTP server, and the evaluation of alerts.
     pub fn start<E: Send + 'static>(self, keeper: Option<IntakeCallbacks>, ends: [E; 3]) -> Result<Running, StartError> {
-        let Self { devices, scanner, service, doors } = self;
+        let Self { devices, scanner, service, endpoints } = self;
         service.keep(keeper);
         let (stop_sampler, sampler_stopped) = mpsc::channel();
         let (stop_http, http_stopped) = oneshot::channel();
@@ -233,11 +233,11 @@ impl Host {
         let [sampler_ends, http_ends, alerts_ends] = ends;
         let for_alerts = Arc::clone(&service);
         let (samples, mut threads) = alerting::start(&service)?;
-        let judging = move || alerting::run(&for_alerts, &samples);
-        threads.push(spawn("alerts", alerts_ends, judging)?);
+        let evaluating = move || alerting::run(&for_alerts, &samples);
+        threads.push(spawn("alerts", alerts_ends, evaluating)?);
         let sampling = move || sampler::run(devices, scanner, &for_sampler, &sampler_stopped);
         let sampler = spawn("sampler", sampler_ends, sampling)?;
-        let answering = spawn("http", http_ends, move || http::run(doors, &for_http, http_stopped))?;
+        let answering = spawn("http", http_ends, move || http::run(endpoints, &for_http, http_stopped))?;
         threads.extend([sampler, answering]);
         Ok(Running { service, stop_sampler: Some(stop_sampler), stop_http: Some(stop_http), threads })
     }

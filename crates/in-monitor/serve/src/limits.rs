@@ -94,7 +94,7 @@ pub(crate) const STALE_INTERVALS: u32 = 3;
 /// Minimum age of a stale sample.
 pub(crate) const STALE_MIN: Duration = Duration::from_secs(5);
 /// How long /readyz reports past problems.
-pub(crate) const CARE_SPAN: Duration = Duration::from_secs(60);
+pub(crate) const WARNING_SPAN: Duration = Duration::from_secs(60);
 /// The state directory is full if it has less room than this, which is the size that one more reporting process needs.
 pub(crate) const STATE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 /// Shortest token. 16 random characters have at least 80 bits.

@@ -12,7 +12,7 @@ use ttmon_collect::ledgers::OpenLedger;
 use ttmon_collect::reads::boot_time;
 use ttmon_model::{Sample, Snapshot};
 
-use crate::access::View;
+use crate::access::Visibility;
 use crate::limits::READY_MAX;
 use crate::lock;
 use crate::metrics::{Dialect, Scope};
@@ -27,10 +27,10 @@ pub(crate) struct Published {
     pub(crate) ledgers: Vec<Arc<OpenLedger>>,
     /// Recently closed ledgers, so that their followers see the end.
     pub(crate) departed: Vec<Arc<Departed>>,
-    ready: Mutex<HashMap<(Form, View), Bytes>>,
+    ready: Mutex<HashMap<(Form, Visibility), Bytes>>,
 }
 
-/// A text that is computed once for each snapshot and view.
+/// A text that is computed once for each snapshot and visibility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     Snapshot,
@@ -53,8 +53,8 @@ impl Published {
     }
 
     /// Returns the text. Computes it if it was not requested before.
-    pub(crate) fn text<T: Into<Bytes>>(&self, form: Form, view: View, make: impl FnOnce(&Snapshot) -> T) -> Bytes {
-        let key = (form, view);
+    pub(crate) fn text<T: Into<Bytes>>(&self, form: Form, visibility: Visibility, make: impl FnOnce(&Snapshot) -> T) -> Bytes {
+        let key = (form, visibility);
         if let Some(text) = lock(&self.ready).get(&key) {
             return text.clone();
         }

@@ -46,7 +46,7 @@ pub(crate) fn find(path: &str) -> Option<&'static Asset> {
 }
 
 /// Answers with a file, compressed if the browser accepts that, or with "not modified".
-pub(crate) fn answer(asset: &Asset, headers: &HeaderMap) -> Response<Body> {
+pub(crate) fn respond(asset: &Asset, headers: &HeaderMap) -> Response<Body> {
     let has = |name, word: &str| headers.get_all(name).iter().any(|value| value.to_str().is_ok_and(|value| value.contains(word)));
     let version = VERSION.trim();
     let mut response = Response::new(Body::from(Bytes::new()));
@@ -109,9 +109,9 @@ pub fn report_page(data: &str) -> String {
 mod tests {
     use super::*;
 
-    fn ask(path: &str, pairs: &[(&'static str, &'static str)]) -> Response<Body> {
+    fn request(path: &str, pairs: &[(&'static str, &'static str)]) -> Response<Body> {
         let pairs = pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        answer(find(path).expect("a file"), &pairs.collect())
+        respond(find(path).expect("a file"), &pairs.collect())
     }
 
     fn length(response: &Response<Body>) -> u64 {
@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn files_are_compressed_for_browsers() {
-        let (plain, gzip) = (ask("/assets/app.js", &[]), ask("/assets/app.js", &[("accept-encoding", "gzip, br")]));
+        let (plain, gzip) = (request("/assets/app.js", &[]), request("/assets/app.js", &[("accept-encoding", "gzip, br")]));
         assert!(length(&gzip) > 0 && length(&gzip) < length(&plain));
         assert_eq!(gzip.headers()[CONTENT_ENCODING], "gzip");
         assert!(!plain.headers().contains_key(CONTENT_ENCODING));
-        let again = ask("/", &[("if-none-match", VERSION.trim())]);
+        let again = request("/", &[("if-none-match", VERSION.trim())]);
         assert_eq!((again.status(), length(&again)), (StatusCode::NOT_MODIFIED, 0));
     }
 
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn policy_allows_no_inline_script() {
-        let page = ask("/", &[]);
+        let page = request("/", &[]);
         let policy = page.headers()[CONTENT_SECURITY_POLICY].to_str().expect("text");
         assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'") && !policy.contains("unsafe"));
         let html = std::str::from_utf8(find("/").expect("the page").plain).expect("text");

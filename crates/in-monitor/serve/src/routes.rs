@@ -1,11 +1,11 @@
 //! The table of all paths, and the handling of requests. A test writes the description at `/api/v1/openapi.json` from the table.
 
-mod ask;
 mod documents;
 mod fields;
 mod fleet;
 #[cfg(test)]
 mod openapi;
+mod parameters;
 mod recorders;
 mod stream;
 
@@ -18,14 +18,14 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use ttmon_json::Layout;
 
-use crate::access::{self, RequestOrigin, View};
+use crate::access::{self, RequestOrigin, Visibility};
 use crate::body::Body;
 use crate::connections::Holder;
 use crate::metrics::Dialect;
 use crate::page;
 use crate::problem::Problem;
 use crate::service::Service;
-use ask::Parameters;
+use parameters::Parameters;
 
 pub(crate) struct Route {
     pub(crate) path: &'static str,
@@ -34,7 +34,7 @@ pub(crate) struct Route {
     #[cfg_attr(not(test), expect(dead_code, reason = "for web/openapi.json"))]
     pub(crate) summary: &'static str,
     pub(crate) parameters: &'static [Parameter],
-    pub(crate) answer: Answer,
+    pub(crate) response: ResponseKind,
 }
 
 pub(crate) struct Parameter {
@@ -47,7 +47,7 @@ pub(crate) struct Parameter {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum ResponseKind {
     Snapshot,
     Devices,
     Processes,
@@ -79,15 +79,15 @@ const PID: Parameter =
 const NO_UNLESS_ASKED: &str = r#"{"type": "boolean", "default": false}"#;
 
 /// Returns a path without parameters.
-const fn plain(answer: Answer, id: &'static str, path: &'static str, summary: &'static str) -> Route {
-    Route { path, id, summary, parameters: &[], answer }
+const fn plain(response: ResponseKind, id: &'static str, path: &'static str, summary: &'static str) -> Route {
+    Route { path, id, summary, parameters: &[], response }
 }
 
 /// All paths. Paths of `/api/v1` may be extended, but are never renamed or removed.
 pub(crate) const ROUTES: &[Route] = &[
-    plain(Answer::Snapshot, "snapshot", "/api/v1/snapshot", "The newest snapshot: devices, processes, allocators, problems."),
-    plain(Answer::Devices, "devices", "/api/v1/devices", "The devices of the newest snapshot."),
-    plain(Answer::Processes, "processes", "/api/v1/processes", "The processes of the newest snapshot."),
+    plain(ResponseKind::Snapshot, "snapshot", "/api/v1/snapshot", "The newest snapshot: devices, processes, allocators, problems."),
+    plain(ResponseKind::Devices, "devices", "/api/v1/devices", "The devices of the newest snapshot."),
+    plain(ResponseKind::Processes, "processes", "/api/v1/processes", "The processes of the newest snapshot."),
     Route {
         path: "/api/v1/buffers",
         id: "buffers",
@@ -100,7 +100,7 @@ pub(crate) const ROUTES: &[Route] = &[
                 help: "At most so many; count says how many there are.",
             },
         ],
-        answer: Answer::Buffers,
+        response: ResponseKind::Buffers,
     },
     Route {
         path: "/api/v1/memory",
@@ -113,7 +113,7 @@ pub(crate) const ROUTES: &[Route] = &[
             Parameter { name: "banks", schema: NO_UNLESS_ASKED, help: "How each allocator's banks are filled too." },
             Parameter { name: "blocks", schema: NO_UNLESS_ASKED, help: "Every block of them too." },
         ],
-        answer: Answer::Memory,
+        response: ResponseKind::Memory,
     },
     Route {
         path: "/api/v1/memory/events",
@@ -134,7 +134,7 @@ pub(crate) const ROUTES: &[Route] = &[
                 help: "Of a document: at most so many, the last ones; count says how many there are.",
             },
         ],
-        answer: Answer::Recorders,
+        response: ResponseKind::Recorders,
     },
     Route {
         path: "/api/v1/history",
@@ -158,7 +158,7 @@ pub(crate) const ROUTES: &[Route] = &[
             },
             DEVICE,
         ],
-        answer: Answer::History,
+        response: ResponseKind::History,
     },
     Route {
         path: "/api/v1/events",
@@ -177,22 +177,22 @@ pub(crate) const ROUTES: &[Route] = &[
                 help: "Also the newest snapshot, and then what changes in each new one; docs/serve.md has the format.",
             },
         ],
-        answer: Answer::Events,
+        response: ResponseKind::Events,
     },
     plain(
-        Answer::Alerts,
+        ResponseKind::Alerts,
         "alerts",
         "/api/v1/alerts",
         "Alerts that fire, are pending or ended within 15 minutes; rules, silences and receivers.",
     ),
     plain(
-        Answer::Mesh,
+        ResponseKind::Mesh,
         "mesh",
         "/api/v1/mesh",
         "Where the chips are on a grid, and the Ethernet links between them where a cluster descriptor lists them.",
     ),
-    plain(Answer::Fields, "fields", "/api/v1/fields", "The fields of devices and processes: names, titles, units, charts and help."),
-    plain(Answer::Fleet, "fleet", "/api/v1/fleet", "All hosts of a fleet, worst first, from the store of --fleet; 404 without one."),
+    plain(ResponseKind::Fields, "fields", "/api/v1/fields", "The fields of devices and processes: names, titles, units, charts and help."),
+    plain(ResponseKind::Fleet, "fleet", "/api/v1/fleet", "All hosts of a fleet, worst first, from the store of --fleet; 404 without one."),
     Route {
         path: "/api/v1/fleet/find",
         id: "fleet_find",
@@ -210,17 +210,17 @@ pub(crate) const ROUTES: &[Route] = &[
                 help: "With at least so many bytes of DRAM free on each; memory that is not known is not free.",
             },
         ],
-        answer: Answer::FleetFind,
+        response: ResponseKind::FleetFind,
     },
-    plain(Answer::OpenApi, "openapi", "/api/v1/openapi.json", "This description."),
+    plain(ResponseKind::OpenApi, "openapi", "/api/v1/openapi.json", "This description."),
     plain(
-        Answer::Metrics,
+        ResponseKind::Metrics,
         "metrics",
         "/metrics",
         "Metrics for a storage such as Prometheus: OpenMetrics, or text 0.0.4 if requested; compressed with Accept-Encoding: gzip.",
     ),
-    plain(Answer::Healthz, "healthz", "/healthz", "Whether the service lives."),
-    plain(Answer::Readyz, "readyz", "/readyz", "Whether the service has something fresh to show, and if not, why."),
+    plain(ResponseKind::Healthz, "healthz", "/healthz", "Whether the service lives."),
+    plain(ResponseKind::Readyz, "readyz", "/readyz", "Whether the service has something fresh to show, and if not, why."),
 ];
 
 /// Returns the document of the field tables, which is the same for every version of the program.
@@ -243,8 +243,8 @@ pub fn mesh_document(snapshot: &ttmon_model::Snapshot) -> serde_json::Value {
 }
 
 /// The parts of a request that are used.
-pub(crate) struct Question<'a> {
-    pub(crate) door: RequestOrigin,
+pub(crate) struct RequestHead<'a> {
+    pub(crate) origin: RequestOrigin,
     pub(crate) holder: Holder,
     /// The host of the request, if the request has a full address.
     pub(crate) authority: Option<&'a str>,
@@ -255,81 +255,85 @@ pub(crate) struct Question<'a> {
     pub(crate) has_body: bool,
 }
 
-pub(crate) async fn answer(service: &Arc<Service>, question: Question<'_>) -> Response<Body> {
-    let mut response = match answer_or_not(service, &question).await {
+pub(crate) async fn respond(service: &Arc<Service>, request: RequestHead<'_>) -> Response<Body> {
+    let mut response = match respond_or_refuse(service, &request).await {
         Ok(response) => response,
         Err(problem) => problem.response(),
     };
-    service.counters.answered(response.status().as_u16());
+    service.counters.responded(response.status().as_u16());
     let headers = response.headers_mut();
     headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
-async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Result<Response<Body>, Problem> {
-    let view = access::judge(question.door, question.authority, question.path, question.headers, service.token.as_ref())?;
-    let is_shown = |route: &&Route| question.door != RequestOrigin::Metrics || matches!(route.answer, Answer::Metrics | Answer::Healthz);
-    let route = ROUTES.iter().filter(is_shown).find(|route| route.path == question.path);
-    let asset = page::find(question.path).filter(|_| question.door != RequestOrigin::Metrics);
+async fn respond_or_refuse(service: &Arc<Service>, request: &RequestHead<'_>) -> Result<Response<Body>, Problem> {
+    let visibility = access::authorize(request.origin, request.authority, request.path, request.headers, service.token.as_ref())?;
+    let is_shown = |route: &&Route| {
+        request.origin != RequestOrigin::Metrics || matches!(route.response, ResponseKind::Metrics | ResponseKind::Healthz)
+    };
+    let route = ROUTES.iter().filter(is_shown).find(|route| route.path == request.path);
+    let asset = page::find(request.path).filter(|_| request.origin != RequestOrigin::Metrics);
     if route.is_none() && asset.is_none() {
         return Err(Problem::NotFound);
     }
-    if !matches!(*question.method, Method::GET | Method::HEAD) {
+    if !matches!(*request.method, Method::GET | Method::HEAD) {
         return Err(Problem::Method);
     }
-    if question.has_body {
+    if request.has_body {
         return Err(Problem::Body);
     }
     if let Some(asset) = asset {
-        return Ok(page::answer(asset, question.headers));
+        return Ok(page::respond(asset, request.headers));
     }
     let route = route.ok_or(Problem::NotFound)?;
-    if matches!(route.answer, Answer::Fleet | Answer::FleetFind) && service.fleet.is_none() {
+    if matches!(route.response, ResponseKind::Fleet | ResponseKind::FleetFind) && service.fleet.is_none() {
         return Err(Problem::NotFound);
     }
-    let parameters = Parameters::parse(question.query, route.parameters)?;
-    match route.answer {
-        Answer::Snapshot | Answer::Devices | Answer::Processes => documents::part(service, route.answer, view).await,
+    let parameters = Parameters::parse(request.query, route.parameters)?;
+    match route.response {
+        ResponseKind::Snapshot | ResponseKind::Devices | ResponseKind::Processes => {
+            documents::part(service, route.response, visibility).await
+        }
         // Over HTTP, buffers need a token. On the Unix socket, users see their own buffers.
-        Answer::Buffers | Answer::Recorders if view == View::Public => Err(Problem::NoToken),
-        Answer::Buffers => documents::buffers(service, view, &parameters).await,
-        Answer::Memory => documents::memory(service, view, &parameters).await,
-        Answer::Recorders => recorders::events(service, view, question, ask::recorders(&parameters)?).await,
-        Answer::History => documents::history(service, view, ask::history(&parameters, service)?).await,
-        Answer::Events => stream::events(service, view, question, &parameters).await,
-        Answer::Alerts => documents::alerts(service),
-        Answer::Mesh => documents::mesh(service),
-        Answer::Fields => Ok(typed("application/json", fields::document(service.version, service.fleet.is_some()))),
-        Answer::Fleet => fleet::overview(service, view).await,
-        Answer::FleetFind => fleet::find(service, view, fleet::request(&parameters)?).await,
-        Answer::OpenApi => Ok(typed("application/json", openapi_document(service.version))),
-        Answer::Metrics => {
-            let dialect = Dialect::negotiate(accepted(question));
-            let is_gzip = page::takes_gzip(question.headers);
-            let mut response = typed(dialect.content_type(), Bytes::from(service.scrape(dialect, is_gzip, question.door)));
+        ResponseKind::Buffers | ResponseKind::Recorders if visibility == Visibility::Public => Err(Problem::NoToken),
+        ResponseKind::Buffers => documents::buffers(service, visibility, &parameters).await,
+        ResponseKind::Memory => documents::memory(service, visibility, &parameters).await,
+        ResponseKind::Recorders => recorders::events(service, visibility, request, parameters::recorders(&parameters)?).await,
+        ResponseKind::History => documents::history(service, visibility, parameters::history(&parameters, service)?).await,
+        ResponseKind::Events => stream::events(service, visibility, request, &parameters).await,
+        ResponseKind::Alerts => documents::alerts(service),
+        ResponseKind::Mesh => documents::mesh(service),
+        ResponseKind::Fields => Ok(typed("application/json", fields::document(service.version, service.fleet.is_some()))),
+        ResponseKind::Fleet => fleet::overview(service, visibility).await,
+        ResponseKind::FleetFind => fleet::find(service, visibility, fleet::request(&parameters)?).await,
+        ResponseKind::OpenApi => Ok(typed("application/json", openapi_document(service.version))),
+        ResponseKind::Metrics => {
+            let dialect = Dialect::negotiate(accepted(request));
+            let is_gzip = page::takes_gzip(request.headers);
+            let mut response = typed(dialect.content_type(), Bytes::from(service.scrape(dialect, is_gzip, request.origin)));
             response.headers_mut().insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
             if is_gzip {
                 response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             }
             Ok(response)
         }
-        Answer::Healthz => Ok(typed("text/plain; charset=utf-8", "ok\n".to_owned())),
-        Answer::Readyz => {
-            let cares: String = service.readiness()?.iter().map(|care| format!("care: {care}\n")).collect();
-            Ok(typed("text/plain; charset=utf-8", format!("ready\n{cares}")))
+        ResponseKind::Healthz => Ok(typed("text/plain; charset=utf-8", "ok\n".to_owned())),
+        ResponseKind::Readyz => {
+            let warnings: String = service.readiness()?.iter().map(|warning| format!("warning: {warning}\n")).collect();
+            Ok(typed("text/plain; charset=utf-8", format!("ready\n{warnings}")))
         }
     }
 }
 
-fn accepted<'a>(question: &Question<'a>) -> &'a str {
+fn accepted<'a>(request: &RequestHead<'a>) -> &'a str {
     // A header that is no text accepts anything, like none.
-    question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default()
+    request.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default()
 }
 
 /// Whether a client wants one document instead of a stream.
-fn wants_json(question: &Question<'_>) -> bool {
-    let accept = accepted(question);
+fn wants_json(request: &RequestHead<'_>) -> bool {
+    let accept = accepted(request);
     accept.contains("application/json") && !accept.contains("text/event-stream")
 }
 
@@ -362,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sound() {
+    fn paths_and_parameters_are_unique_and_described() {
         for (index, route) in ROUTES.iter().enumerate() {
             assert!(route.path.starts_with('/') && route.summary.ends_with('.'), "{}", route.path);
             assert!(ROUTES[..index].iter().all(|other| other.path != route.path && other.id != route.id), "{} twice", route.path);
@@ -374,17 +378,17 @@ mod tests {
     }
     /// The limits in the description are the limits of the parser.
     #[test]
-    fn the_table_has_the_limits() {
+    fn described_limits_are_those_of_the_parser() {
         use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, RECORDED_DEFAULT, RECORDED_MAX};
-        for (answer, name, word, limit) in [
-            (Answer::Buffers, "limit", "default", BUFFERS_DEFAULT),
-            (Answer::Buffers, "limit", "maximum", BUFFERS_MAX),
-            (Answer::Recorders, "limit", "default", RECORDED_DEFAULT),
-            (Answer::Recorders, "limit", "maximum", RECORDED_MAX),
-            (Answer::Recorders, "device", "maxItems", ask::DEVICES_MAX),
-            (Answer::History, "fields", "maxItems", ask::FIELDS_MAX),
+        for (response, name, word, limit) in [
+            (ResponseKind::Buffers, "limit", "default", BUFFERS_DEFAULT),
+            (ResponseKind::Buffers, "limit", "maximum", BUFFERS_MAX),
+            (ResponseKind::Recorders, "limit", "default", RECORDED_DEFAULT),
+            (ResponseKind::Recorders, "limit", "maximum", RECORDED_MAX),
+            (ResponseKind::Recorders, "device", "maxItems", parameters::DEVICES_MAX),
+            (ResponseKind::History, "fields", "maxItems", parameters::FIELDS_MAX),
         ] {
-            let route = ROUTES.iter().find(|route| route.answer == answer).expect("a route");
+            let route = ROUTES.iter().find(|route| route.response == response).expect("a route");
             let parameter = route.parameters.iter().find(|parameter| parameter.name == name).expect("a parameter");
             let schema: serde_json::Value = serde_json::from_str(parameter.schema).expect("a schema");
             assert_eq!(schema[word], limit, "{} {name} {word}", route.path);

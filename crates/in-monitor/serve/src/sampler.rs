@@ -24,12 +24,12 @@ use crate::service::{Service, now};
 use crate::service_events::{EventKind, differences};
 
 pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Service>, stop: &Receiver<()>) -> io::Result<()> {
-    let mut pace = SampleSchedule::new(boot_time(), service.interval);
+    let mut schedule = SampleSchedule::new(boot_time(), service.interval);
     let mut past = SamplerState { scanned_at: boot_time(), ..SamplerState::default() };
     let mut scans = Scans::spawn(scanner, Arc::clone(service))?;
     service.note(boot_time(), now(), EventKind::Started);
     loop {
-        let planned = pace.planned;
+        let planned = schedule.planned;
         let started = Instant::now();
         let sampled = devices.list().and_then(|scope| {
             scans.start(scope);
@@ -41,7 +41,7 @@ pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Ser
                 let scan = scans.wait(if is_first { FIRST_SCAN_WAIT } else { SCAN_WAIT_MAX.min(service.interval / SCAN_WAIT_PART) });
                 let ledgers = past.complete(&mut sample, scan, service.interval);
                 devices.number_chips(&mut sample);
-                take_in(service, planned, sample, ledgers, &mut past);
+                record(service, planned, sample, ledgers, &mut past);
             }
             Err(error) => record_failure(service, &error),
         }
@@ -50,12 +50,12 @@ pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Ser
             figures.cpu = thread_time() + past.scan_cpu;
             figures.cut = past.cut;
         });
-        let missed = pace.next(boot_time());
+        let missed = schedule.next(boot_time());
         if missed > 0 {
             service.figures(|figures| figures.missed += missed);
             service.note(boot_time(), now(), EventKind::Gap { missed });
         }
-        match stop.recv_timeout(pace.planned.saturating_sub(boot_time())) {
+        match stop.recv_timeout(schedule.planned.saturating_sub(boot_time())) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
@@ -100,7 +100,7 @@ impl SamplerState {
                 self.scan_problems = scanned.problems().to_vec();
                 scanned.complete(sample);
                 self.scanned_at = sample.scanned_at();
-                (ledgers, self.leaving.take_in(sample.at, &departed))
+                (ledgers, self.leaving.record(sample.at, &departed))
             }
             other => {
                 self.scan_failure = other.and_then(Result::err).map(|error| error.to_string()).or(self.scan_failure.take());
@@ -108,7 +108,7 @@ impl SamplerState {
                 if let Some(before) = before.filter(|_| self.scans > 0) {
                     Scanned::again(&before.sample, self.scan_problems.clone()).complete(sample);
                 }
-                (before.map_or_else(Vec::new, |before| before.ledgers.clone()), self.leaving.take_in(sample.at, &[]))
+                (before.map_or_else(Vec::new, |before| before.ledgers.clone()), self.leaving.record(sample.at, &[]))
             }
         };
         sample.scan_age = sample.at.saturating_sub(self.scanned_at);
@@ -125,7 +125,7 @@ impl SamplerState {
 type Ledgers = (Vec<Arc<OpenLedger>>, Vec<Arc<Departed>>);
 
 /// Derives the snapshot, compares it with the previous one, and publishes it.
-fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, departed): Ledgers, past: &mut SamplerState) {
+fn record(service: &Service, planned: Duration, sample: Sample, (ledgers, departed): Ledgers, past: &mut SamplerState) {
     let before = past.before.as_deref();
     let (mut snapshot, cut) = Snapshot::derive_counted(&sample, past.before_scan.as_deref().map(|before| &before.sample));
     past.cut += cut;
@@ -167,7 +167,7 @@ fn allocators_of(sample: &Sample, ledgers: Vec<LedgerSample>) -> Vec<Allocator> 
 struct RecentlyDeparted(Vec<(Duration, Arc<Departed>)>);
 
 impl RecentlyDeparted {
-    fn take_in(&mut self, at: Duration, departed: &[Arc<Departed>]) -> Vec<Arc<Departed>> {
+    fn record(&mut self, at: Duration, departed: &[Arc<Departed>]) -> Vec<Arc<Departed>> {
         self.0.retain(|(since, _)| at.saturating_sub(*since) < DEPARTED_SPAN);
         self.0.extend(departed.iter().map(|departed| (at, Arc::clone(departed))));
         let beyond = self.0.len().saturating_sub(DEPARTED_MAX);
@@ -217,7 +217,7 @@ pub(crate) fn thread_time() -> Duration {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::access::View;
+    use crate::access::Visibility;
     use crate::chips::Chips;
     use crate::fixture::machine;
     use crate::metrics::{self, Detail, Dialect, Processes, Scope};
@@ -243,7 +243,7 @@ pub(crate) mod tests {
             let mut sample = Sample { at: seconds(second), ..machine.sample().expect("a sample") };
             let scan = Scan { ended, ..scan_of(&sample) };
             let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.interval);
-            take_in(service, seconds(second), sample, ledgers, &mut past);
+            record(service, seconds(second), sample, ledgers, &mut past);
             let newest = service.newest().expect("a snapshot");
             counted.push(newest.snapshot.devices[0].memory.refusals.expect("a count"));
         }
@@ -252,7 +252,7 @@ pub(crate) mod tests {
 
     /// While a scan is late, device samples continue. Processes keep their last rates, and their age is shown.
     #[test]
-    fn a_late_scan_holds_up_no_device() {
+    fn a_late_scan_delays_no_device() {
         let service = Service::new("0.1.0", seconds(1.0), Processes::Left, None);
         let mut past = SamplerState { scanned_at: seconds(1000.0), ..SamplerState::default() };
         let mut take = |second: f64, cpu: Option<f64>| {
@@ -260,7 +260,7 @@ pub(crate) mod tests {
             let scan = cpu.map(|_| Ok(scan_of(&sample)));
             sample.processes.clear();
             let ledgers = past.complete(&mut sample, scan, service.interval);
-            take_in(&service, seconds(second), sample, ledgers, &mut past);
+            record(&service, seconds(second), sample, ledgers, &mut past);
             let newest = service.newest().expect("a snapshot");
             let problems: Vec<_> = newest.snapshot.problems.iter().filter(|problem| problem.part == "processes").collect();
             assert_eq!(newest.sample.at, seconds(second));
@@ -287,14 +287,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_late_look_leaves_out_the_ones_before_it() {
-        let mut pace = SampleSchedule::new(seconds(100.0), seconds(1.0));
-        assert_eq!((pace.next(seconds(100.3)), pace.planned), (0, seconds(101.0)));
+    fn a_late_sample_counts_the_missed_ones() {
+        let mut schedule = SampleSchedule::new(seconds(100.0), seconds(1.0));
+        assert_eq!((schedule.next(seconds(100.3)), schedule.planned), (0, seconds(101.0)));
         // A slightly late sample keeps its slot.
-        assert_eq!((pace.next(seconds(102.9)), pace.planned), (0, seconds(102.0)));
-        assert_eq!((pace.next(seconds(103.1)), pace.planned), (0, seconds(103.0)));
+        assert_eq!((schedule.next(seconds(102.9)), schedule.planned), (0, seconds(102.0)));
+        assert_eq!((schedule.next(seconds(103.1)), schedule.planned), (0, seconds(103.0)));
         // The machine was suspended for a minute.
-        assert_eq!((pace.next(seconds(164.2)), pace.planned), (60, seconds(164.0)));
+        assert_eq!((schedule.next(seconds(164.2)), schedule.planned), (60, seconds(164.0)));
     }
 
     #[test]
@@ -325,7 +325,7 @@ pub(crate) mod tests {
             let mut sample = Sample { at, time, ..first.clone() };
             let scan = scan_of(&sample);
             let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.interval);
-            take_in(&service, at, sample, ledgers, &mut past);
+            record(&service, at, sample, ledgers, &mut past);
         }
         let jumps = service.events_after(0).into_iter().filter_map(|event| match event.what {
             EventKind::Clock { millis } => Some((event.at, millis)),
@@ -334,49 +334,49 @@ pub(crate) mod tests {
         assert_eq!(jumps.collect::<Vec<_>>(), [(seconds(1002.0), 3_600_000), (seconds(1004.0), -7_200_000)]);
         let fields = vec![ttmon_model::fields::DeviceField::find("temperature").expect("a field")];
         let query = crate::history::Query { since: Duration::ZERO, step: None, fields, devices: vec![DeviceId(0)] };
-        let answer = service.history(|history| history.ask(&query));
+        let response = service.history(|history| history.read(&query));
         let degrees = past.before.and_then(|last| last.snapshot.devices[0].temperature.ok()).map(|celsius| celsius.0);
         assert!(degrees.is_some());
-        assert_eq!((answer.start, answer.points), (seconds(1000.0), 6));
-        assert_eq!(answer.series[0].columns[0], vec![degrees; 6]);
+        assert_eq!((response.start, response.points), (seconds(1000.0), 6));
+        assert_eq!(response.series[0].columns[0], vec![degrees; 6]);
         // Times are shown by the current wall clock, in order, independent of the wall clock at the time of the sample.
         let times: Vec<u64> = (0..6).map(|point| service.wall_time(seconds(1000.0 + f64::from(point))).0 / 1_000_000_000).collect();
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] <= 2 && pair[1] >= pair[0]), "{times:?}");
     }
 
     /// Simulates a day with one sample per second, as fast as possible. At its end, the memory of samples and requests must not be larger
-    /// than after the first hours. `TTMON_LOOKS=90000` runs the whole day; otherwise the test simulates a few minutes.
+    /// than after the first hours. `TTMON_SAMPLES=90000` runs the whole day; otherwise the test simulates a few minutes.
     #[test]
-    fn a_day_takes_no_more_than_its_first_hours() {
+    fn memory_does_not_grow_over_a_day() {
         let service = Service::new("0.1.0", seconds(1.0), Processes::Shown, None);
         let (_directory, mut machine) = crate::fixture::in_files("galaxy,procs=4");
         let scope = Scope { detail: Detail::Full, processes: Processes::Shown };
         let mut past = SamplerState { scanned_at: Duration::ZERO, ..SamplerState::default() };
         let mut resident = Vec::new();
-        let looks: u32 = std::env::var("TTMON_LOOKS").ok().and_then(|looks| looks.parse().ok()).unwrap_or(200);
+        let samples: u32 = std::env::var("TTMON_SAMPLES").ok().and_then(|samples| samples.parse().ok()).unwrap_or(200);
         // With 90,000 samples: an hour, half a day, a day, and an hour more.
-        let told = [0, looks / 25, looks / 2, looks / 25 * 24, looks];
-        for second in 0..=looks {
+        let printed = [0, samples / 25, samples / 2, samples / 25 * 24, samples];
+        for second in 0..=samples {
             let planned = seconds(f64::from(second));
             let mut sample = machine.sample().expect("a sample");
             // Both clocks advance by one second per sample, and the wall clock is set every ten minutes.
             (sample.at, sample.time) = (planned, UnixTime(u64::from(second + second / 600 * 5) * 1_000_000_000));
             let scan = Scan { ledgers: machine.ledgers().to_vec(), departed: machine.departed().to_vec(), ..scan_of(&sample) };
             let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.interval);
-            take_in(&service, planned, sample, ledgers, &mut past);
+            record(&service, planned, sample, ledgers, &mut past);
             let last = past.before.as_ref().expect("a snapshot");
             // One client scrapes metrics, one reads the document.
-            let text = last.text(Form::Metrics(Dialect::Text, scope), View::Whole, |snapshot| {
+            let text = last.text(Form::Metrics(Dialect::Text, scope), Visibility::Whole, |snapshot| {
                 metrics::machine(snapshot, &Chips::default(), Dialect::Text, scope)
             });
             assert!(!text.is_empty());
-            if told.contains(&second) {
+            if printed.contains(&second) {
                 let status = std::fs::read_to_string("/proc/self/status").expect("a status");
                 let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line").trim().to_owned();
                 let kib: u64 = line.trim_end_matches(" kB").trim().parse().expect("a number");
                 let events = service.events_after(0).len();
                 println!(
-                    "after {second:>6} looks: {:>7.1} MB resident, history {:>5.1} MB, {events} events kept",
+                    "after {second:>6} samples: {:>7.1} MB resident, history {:>5.1} MB, {events} events kept",
                     kib as f64 / 1024.0,
                     service.history(crate::history::History::bytes) as f64 / 1e6
                 );

@@ -66,7 +66,7 @@ const UNRESTRICTED: &str = "a thread that opens other users' files keeps rights 
 /// Handle of the scan thread for the sampler.
 #[derive(Debug)]
 pub(crate) struct Scans {
-    ask: Sender<DeviceList>,
+    requests: Sender<DeviceList>,
     results: Receiver<Result<Scan, Error>>,
     is_running: bool,
     thread: Option<JoinHandle<()>>,
@@ -75,7 +75,7 @@ pub(crate) struct Scans {
 impl Scans {
     /// Starts the thread. It ends when the handle is dropped, after the current scan.
     pub(crate) fn spawn(mut scanner: Scanner, service: Arc<Service>) -> io::Result<Self> {
-        let (ask, asked) = mpsc::channel::<DeviceList>();
+        let (requests, requested) = mpsc::channel::<DeviceList>();
         let (found, results) = mpsc::channel();
         let work = move || {
             // The thread opens files that other users wrote.
@@ -83,7 +83,7 @@ impl Scans {
                 (service.complain)(UNRESTRICTED);
             }
             let mut ended = EndedLedgers::default();
-            for (scan, device_list) in asked.into_iter().enumerate() {
+            for (scan, device_list) in requested.into_iter().enumerate() {
                 if scan % RELEASE_EVERY == RELEASE_EVERY - 1 {
                     ttmon_os::release_freed_memory();
                 }
@@ -100,17 +100,17 @@ impl Scans {
             }
         };
         let thread = thread::Builder::new().name("scan".to_owned()).spawn(work)?;
-        Ok(Self { ask, results, is_running: false, thread: Some(thread) })
+        Ok(Self { requests, results, is_running: false, thread: Some(thread) })
     }
 
     /// Starts a scan, unless one is still running.
     pub(crate) fn start(&mut self, device_list: DeviceList) {
-        self.is_running = self.is_running || self.ask.send(device_list).is_ok();
+        self.is_running = self.is_running || self.requests.send(device_list).is_ok();
     }
 
     /// Waits for the result of the started scan. Returns `None` on timeout.
-    pub(crate) fn wait(&mut self, patience: Duration) -> Option<Result<Scan, Error>> {
-        match self.results.recv_timeout(if self.is_running { patience } else { Duration::ZERO }) {
+    pub(crate) fn wait(&mut self, timeout: Duration) -> Option<Result<Scan, Error>> {
+        match self.results.recv_timeout(if self.is_running { timeout } else { Duration::ZERO }) {
             Ok(result) => {
                 self.is_running = false;
                 Some(result)

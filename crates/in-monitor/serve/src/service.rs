@@ -11,7 +11,7 @@ use ttmon_model::snapshot::State;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Cluster, Snapshot};
 
-use crate::access::{RequestOrigin, Token, View};
+use crate::access::{RequestOrigin, Token, Visibility};
 use crate::alerting::Alerting;
 use crate::answer_queue::AnswerQueue;
 use crate::chips::Chips;
@@ -20,7 +20,7 @@ use crate::deltas::Deltas;
 use crate::ended_processes::IntakeCallbacks;
 use crate::history::History;
 use crate::limits::{
-    CARE_SPAN, RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STORE_TURNS_AT_ONCE, STREAMS_MAX, TURNS_AT_ONCE,
+    RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STORE_TURNS_AT_ONCE, STREAMS_MAX, TURNS_AT_ONCE, WARNING_SPAN,
 };
 use crate::lock;
 use crate::metrics::{self, Counters, Detail, Dialect, PageAddress, Processes, Scope, ServiceFigures};
@@ -122,14 +122,14 @@ impl Service {
     }
 
     /// Returns the kept ledgers of ended processes with this pid that this client may see.
-    pub(crate) fn ended_with(&self, pid: u32, view: View) -> impl Iterator<Item = (Arc<OpenLedger>, UnixTime)> {
-        self.ended().into_iter().filter(move |(found, _)| found.owner.pid == pid && view.has_user(found.uid))
+    pub(crate) fn ended_with(&self, pid: u32, visibility: Visibility) -> impl Iterator<Item = (Arc<OpenLedger>, UnixTime)> {
+        self.ended().into_iter().filter(move |(found, _)| found.owner.pid == pid && visibility.has_user(found.uid))
     }
 
     /// Replaces the newest snapshot. `planned` is the planned time of its sample.
     pub(crate) fn publish(&self, planned: Duration, published: Arc<Published>) {
         lock(&self.history).add(planned, &published.snapshot);
-        lock(&self.chips).take_in(published.sample.at, &published.snapshot);
+        lock(&self.chips).record(published.sample.at, &published.snapshot);
         if let Some(keeper) = self.keeper.get() {
             (keeper.found)(&published.ledgers);
         }
@@ -180,25 +180,25 @@ impl Service {
             let silence = silence.as_secs_f64();
             return Err(Problem::Stale(format!("device {device} has not answered for {silence:.1} s; all else is fresh")));
         }
-        Ok(self.cares(&newest))
+        Ok(self.warnings(&newest))
     }
 
-    fn cares(&self, newest: &Published) -> Vec<String> {
+    fn warnings(&self, newest: &Published) -> Vec<String> {
         let is_unready = |state| matches!(state, State::Starting | State::Resetting | State::Gone | State::Unreadable);
         let away = newest.snapshot.devices.iter().filter(|device| is_unready(device.state));
-        let mut cares: Vec<String> = away.map(|device| format!("device {} is {}", device.id, device.state.name())).collect();
-        for event in self.events_since(boot_time().saturating_sub(CARE_SPAN)) {
+        let mut warnings: Vec<String> = away.map(|device| format!("device {} is {}", device.id, device.state.name())).collect();
+        for event in self.events_since(boot_time().saturating_sub(WARNING_SPAN)) {
             let when = event.time.rfc3339();
             match event.what {
-                EventKind::Clock { millis } => cares.push(format!("the clock was set by {:.1} s at {when}", millis as f64 / 1e3)),
-                EventKind::Gap { missed } => cares.push(format!("{missed} looks were left out before {when}")),
+                EventKind::Clock { millis } => warnings.push(format!("the clock was set by {:.1} s at {when}", millis as f64 / 1e3)),
+                EventKind::Gap { missed } => warnings.push(format!("{missed} samples were missed before {when}")),
                 _ => {}
             }
         }
         let scan_age = newest.scan_age();
-        cares.extend((scan_age > self.stale_after()).then(|| format!("processes are {:.1} s old", scan_age.as_secs_f64())));
-        cares.extend(self.state.as_deref().filter(|state| is_full(state)).map(|state| format!("{} is full", state.display())));
-        cares
+        warnings.extend((scan_age > self.stale_after()).then(|| format!("processes are {:.1} s old", scan_age.as_secs_f64())));
+        warnings.extend(self.state.as_deref().filter(|state| is_full(state)).map(|state| format!("{} is full", state.display())));
+        warnings
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
@@ -227,11 +227,11 @@ impl Service {
     }
 
     /// Formats the metrics for one of the endpoints. The series of the machine are formatted and compressed once per snapshot.
-    pub(crate) fn scrape(&self, dialect: Dialect, is_gzip: bool, door: RequestOrigin) -> Vec<u8> {
+    pub(crate) fn scrape(&self, dialect: Dialect, is_gzip: bool, origin: RequestOrigin) -> Vec<u8> {
         let newest = self.newest();
         // Without a recent sample, only the series of the service are shown; they tell why.
         let fresh = self.fresh().ok();
-        let scope = match door {
+        let scope = match origin {
             RequestOrigin::Metrics => Scope { detail: self.detail, processes: Processes::Left },
             RequestOrigin::Unix(_) | RequestOrigin::Loopback | RequestOrigin::Remote => {
                 Scope { detail: self.detail, processes: self.processes }
@@ -241,13 +241,14 @@ impl Service {
             let chips = lock(&self.chips).clone();
             metrics::machine(snapshot, &chips, dialect, scope)
         };
-        let machine = fresh.as_ref().map(|fresh| fresh.text(Form::Metrics(dialect, scope), View::Whole, make)).unwrap_or_default();
-        let own_detail = if door == RequestOrigin::Metrics { Detail::Lean } else { self.detail };
+        let machine = fresh.as_ref().map(|fresh| fresh.text(Form::Metrics(dialect, scope), Visibility::Whole, make)).unwrap_or_default();
+        let own_detail = if origin == RequestOrigin::Metrics { Detail::Lean } else { self.detail };
         let own = self.own(newest.as_deref(), fresh.as_deref()).text(&self.counters, dialect, own_detail) + dialect.end();
         if !is_gzip {
             return [&machine[..], own.as_bytes()].concat();
         }
-        let compressed = |fresh: &Arc<Published>| fresh.text(Form::Deflated(dialect, scope), View::Whole, |_| metrics::deflated(&machine));
+        let compressed =
+            |fresh: &Arc<Published>| fresh.text(Form::Deflated(dialect, scope), Visibility::Whole, |_| metrics::deflated(&machine));
         metrics::gzip_of(&machine, &fresh.as_ref().map(compressed).unwrap_or_default(), &own)
     }
 
@@ -268,7 +269,7 @@ impl Service {
             history_bytes: self.history(History::bytes),
             events,
             alerts: self.alerting.figures(),
-            heard: self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.counters)()),
+            allocation_counters: self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.counters)()),
         }
     }
 
@@ -310,22 +311,24 @@ mod tests {
         let first = published();
         service.publish(Duration::ZERO, Arc::clone(&first));
         let journal = lock(&service.journal);
-        let asked = Arc::clone(&service);
-        let asking = thread::spawn(move || asked.readiness());
+        let other = Arc::clone(&service);
+        let reading = thread::spawn(move || other.readiness());
         until("the request has the snapshot", || Arc::strong_count(&first) >= 3);
         (0..1000).for_each(|_| thread::yield_now());
         let (other, next) = (Arc::clone(&service), published());
         let publishing = thread::spawn(move || other.publish(Duration::from_secs(1), next));
         until("the next one is published", || publishing.is_finished());
         drop(journal);
-        assert!(asking.join().is_ok() && publishing.join().is_ok());
+        assert!(reading.join().is_ok() && publishing.join().is_ok());
     }
 
     /// 10,000 processes run, 50 at a time. The series of devices are the same in every scrape; only the series of jobs change.
     #[test]
     fn churn_of_processes_adds_no_series_of_devices() {
-        let doors = [(Processes::Left, RequestOrigin::Loopback), (Processes::Shown, RequestOrigin::Metrics)];
-        for (detail, (processes, door)) in [Detail::Lean, Detail::Full].into_iter().flat_map(|detail| doors.map(|door| (detail, door))) {
+        let origins = [(Processes::Left, RequestOrigin::Loopback), (Processes::Shown, RequestOrigin::Metrics)];
+        for (detail, (processes, origin)) in
+            [Detail::Lean, Detail::Full].into_iter().flat_map(|detail| origins.map(|origin| (detail, origin)))
+        {
             let mut service = Service::new("0", Duration::from_secs(1), processes, None);
             service.detail = detail;
             let mut first = None;
@@ -333,13 +336,13 @@ mod tests {
                 let sample = ttmon_model::Sample { at: boot_time(), ..crate::fixture::sample() };
                 let published = Published::new(u64::from(round), crate::fixture::churn(round), sample, Vec::new(), Vec::new());
                 service.publish(Duration::from_secs(u64::from(round)), Arc::new(published));
-                let text = String::from_utf8(service.scrape(Dialect::Text, false, door)).expect("text");
+                let text = String::from_utf8(service.scrape(Dialect::Text, false, origin)).expect("text");
                 let of_devices = text.lines().filter(|line| line.contains("device=\"") && !line.starts_with("ttmon_workload_info{"));
                 let series: BTreeSet<String> = of_devices.filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned())).collect();
                 assert!(series.len() > 100, "{} series of four chips", series.len());
                 let first = first.get_or_insert_with(|| series.clone());
                 let other: Vec<&String> = first.symmetric_difference(&series).collect();
-                assert!(other.is_empty(), "{detail:?}, {door:?}, round {round}: {other:?}");
+                assert!(other.is_empty(), "{detail:?}, {origin:?}, round {round}: {other:?}");
                 // All jobs were seen.
                 let opened = text.lines().filter(|line| line.starts_with("ttmon_device_acquisitions_total{"));
                 assert_eq!(opened.filter(|line| line.ends_with(&format!("}} {}", 50 * round))).count(), 4, "{text}");

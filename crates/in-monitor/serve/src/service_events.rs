@@ -103,7 +103,7 @@ pub(crate) struct Journal {
     last: VecDeque<ServiceEvent>,
     /// The number before the first event.
     begin: u64,
-    told: u64,
+    count: u64,
 }
 
 impl Journal {
@@ -115,7 +115,7 @@ impl Journal {
 
     /// Adds an event. Drops the oldest if there are too many.
     pub(crate) fn add(&mut self, at: Duration, time: UnixTime, what: EventKind) -> ServiceEvent {
-        self.told += 1;
+        self.count += 1;
         let event = ServiceEvent { id: self.last_id(), at, time, what };
         if self.last.len() >= EVENTS_MAX {
             self.last.pop_front();
@@ -136,12 +136,12 @@ impl Journal {
     }
 
     pub(crate) fn last_id(&self) -> u64 {
-        self.begin + self.told
+        self.begin + self.count
     }
 
     /// Returns the number of all events so far.
     pub(crate) fn count(&self) -> u64 {
-        self.told
+        self.count
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_journal_is_bounded_and_goes_on_counting() {
+    fn the_journal_is_bounded_and_continues_counting() {
         let mut journal = Journal::default();
         for second in 0..(EVENTS_MAX as u64 + 10) {
             journal.add(Duration::from_secs(second), UnixTime(second), EventKind::Readable);
@@ -186,7 +186,7 @@ mod tests {
 
     /// A reader that reconnects after a restart gets all events since then, even if the clock was set back meanwhile.
     #[test]
-    fn numbers_go_on_over_a_restart() {
+    fn event_numbers_increase_over_a_restart() {
         let start = |second: u64, events: u64| {
             let mut journal = Journal::starting(UnixTime(second * 1_000_000_000));
             (0..events).for_each(|second| drop(journal.add(Duration::from_secs(second), UnixTime(0), EventKind::Readable)));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_name_their_sort() {
+    fn event_documents_name_their_kind() {
         let what = EventKind::Clock { millis: -90_500 };
         let document = ServiceEvent { id: 7, at: Duration::ZERO, time: UnixTime(0), what }.json();
         assert_eq!(document, json!({"id": 7, "time": "1970-01-01T00:00:00.000Z", "event": "clock", "jump_s": -90.5}));

@@ -7,7 +7,7 @@ use ttmon_model::Snapshot;
 use crate::chips::Chips;
 use crate::metrics::{self, Counters, Detail, Dialect, PageAddress, Processes, Scope, ServiceFigures};
 use crate::service::Figures;
-use crate::texts::{TextAnswer, TextRequest};
+use crate::texts::{TextRequest, TextAnswer};
 
 /// State of a simulated host between two scrapes.
 #[derive(Debug, Default)]
@@ -25,11 +25,11 @@ impl SimulatedHost {
         snapshot: &Snapshot,
         version: &'static str,
         detail: Detail,
-        asked: TextRequest<'_>,
+        request: TextRequest<'_>,
     ) -> TextAnswer {
-        self.chips.take_in(at, snapshot);
+        self.chips.record(at, snapshot);
         self.samples += 1;
-        let dialect = Dialect::negotiate(asked.accept);
+        let dialect = Dialect::negotiate(request.accept);
         let own = ServiceFigures {
             version,
             origin: snapshot.origin.name(),
@@ -45,10 +45,10 @@ impl SimulatedHost {
         };
         let machine = metrics::machine(snapshot, &self.chips, dialect, Scope { detail, processes: Processes::Left });
         let own = own.text(&Counters::default(), dialect, Detail::Lean) + dialect.end();
-        let body = match asked.takes_gzip {
+        let body = match request.takes_gzip {
             true => metrics::gzip_of(machine.as_bytes(), &metrics::deflated(machine.as_bytes()), &own),
             false => (machine + &own).into_bytes(),
         };
-        TextAnswer { content_type: dialect.content_type(), body, is_gzip: asked.takes_gzip }
+        TextAnswer { content_type: dialect.content_type(), body, is_gzip: request.takes_gzip }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct WriteDeadline<S> {
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
     debt: OverdueTime,
     /// Whether data arrived that was not answered yet.
-    is_asking: Arc<AtomicBool>,
+    is_request_pending: Arc<AtomicBool>,
 }
 
 /// Time spent waiting for a client, minus the time for the bytes that it read.
@@ -47,19 +47,19 @@ impl OverdueTime {
 
 impl<S> WriteDeadline<S> {
     pub(crate) fn new(stream: S, service: Arc<Service>) -> Self {
-        Self { stream, service, waiting: None, debt: OverdueTime::default(), is_asking: Arc::default() }
+        Self { stream, service, waiting: None, debt: OverdueTime::default(), is_request_pending: Arc::default() }
     }
 
     /// Whether the client began a request that has no answer yet. A client that only keeps a connection open is not slow.
-    pub(crate) fn is_asking(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_asking)
+    pub(crate) fn is_request_pending(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_request_pending)
     }
 
-    fn judge<T>(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<T>>, bytes: impl Fn(&T) -> usize) -> Poll<io::Result<T>> {
+    fn check<T>(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<T>>, bytes: impl Fn(&T) -> usize) -> Poll<io::Result<T>> {
         if let Poll::Ready(result) = &poll {
             let taken = result.as_ref().map_or(0, bytes);
             if taken > 0 {
-                self.is_asking.store(false, Ordering::Relaxed);
+                self.is_request_pending.store(false, Ordering::Relaxed);
             }
             self.waiting.take().into_iter().for_each(|(since, _)| self.debt.waited(since.elapsed()));
             self.debt.took(taken);
@@ -83,7 +83,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteDeadline<S> {
         let before = buffer.filled().len();
         let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.is_asking.store(true, Ordering::Relaxed);
+            self.is_request_pending.store(true, Ordering::Relaxed);
         }
         poll
     }
@@ -92,22 +92,22 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteDeadline<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, poll, |written| *written)
+        self.check(context, poll, |written| *written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, poll, |()| 0)
+        self.check(context, poll, |()| 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judge(context, poll, |()| 0)
+        self.check(context, poll, |()| 0)
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.judge(context, poll, |written| *written)
+        self.check(context, poll, |written| *written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_little_now_and_then_is_not_enough() {
+    fn a_client_that_reads_slowly_is_cut_off() {
         assert_eq!(cut_off_after(0, 3), Some(10));
         assert_eq!(cut_off_after(1, 9), Some(10));
         assert!(cut_off_after(256 * 1024, 3).is_some_and(|seconds| seconds < 20));

@@ -55,13 +55,13 @@ impl Mailbox {
     }
 
     /// Adds events. Never waits for a delivery.
-    pub(super) fn put(&self, snapshot: &Snapshot, told: &[Alert], listing: &Listing, silences: &[Silence]) {
+    pub(super) fn put(&self, snapshot: &Snapshot, changed: &[Alert], listing: &Listing, silences: &[Silence]) {
         let is_wanted = |alert: &Alert| alert.rule.severity >= self.receiver.severity;
         let is_audible = |alert: &&Alert| !silences.iter().any(|silence| silence.covers(alert, snapshot.time));
         let mut content = self.lock();
         snapshot.host.clone_into(&mut content.host);
         content.origin = snapshot.origin.name();
-        let wanted: Vec<&Alert> = told.iter().filter(|alert| is_wanted(alert)).collect();
+        let wanted: Vec<&Alert> = changed.iter().filter(|alert| is_wanted(alert)).collect();
         if let Delivery::Alertmanager { .. } = self.receiver.how {
             let posted = listing.alerts.iter().filter(|alert| alert.phase != Phase::Pending && is_wanted(alert)).filter(is_audible);
             content.alerts = posted.cloned().collect();

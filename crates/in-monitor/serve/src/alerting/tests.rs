@@ -40,10 +40,6 @@ fn published(second: u64, degrees: f64) -> Arc<Published> {
     Arc::new(Published::new(second, snapshot, sample, Vec::new(), Vec::new()))
 }
 
-fn judge(service: &Service) -> Judge {
-    Judge::new(service)
-}
-
 /// Accepts one request, answers it, and returns its body.
 fn taken(listener: &TcpListener, answer: &str) -> Value {
     let (mut peer, _) = listener.accept().expect("a peer");
@@ -71,8 +67,8 @@ fn request(peer: &mut TcpStream) -> String {
 fn an_alert_reaches_a_webhook_and_ends() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let service = service(vec![webhook(listener.local_addr().expect("an address"))], None);
-    let mut judge = judge(&service);
-    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    let mut evaluator = AlertEvaluator::new(&service);
+    (0..=10).for_each(|second| evaluator.evaluate(&service, &published(second, 105.0)));
     let mailbox = Arc::clone(&service.alerting.mailboxes[0]);
     let working = thread::spawn(move || mailbox.work("0", |_, _| {}));
     let message = taken(&listener, "HTTP/1.1 200 OK\r\n\r\n");
@@ -87,9 +83,9 @@ fn an_alert_reaches_a_webhook_and_ends() {
         String::from_utf8(service.scrape(crate::metrics::Dialect::Text, false, crate::access::RequestOrigin::Loopback)).expect("text");
     assert!(scrape.contains("ttmon_alerts_firing{rule=\"hot\",severity=\"critical\"} 1\n"), "{scrape}");
     assert!(scrape.contains("ttmon_alert_messages_total{receiver=\"hook\",result=\"sent\"} 1\n"), "{scrape}");
-    let told = service.events_after(0).into_iter().map(|event| event.json()["state"].clone()).collect::<Vec<_>>();
-    assert_eq!(told, ["firing"]);
-    (11..=80).for_each(|second| judge.take(&service, &published(second, 50.0)));
+    let states = service.events_after(0).into_iter().map(|event| event.json()["state"].clone()).collect::<Vec<_>>();
+    assert_eq!(states, ["firing"]);
+    (11..=80).for_each(|second| evaluator.evaluate(&service, &published(second, 50.0)));
     assert_eq!(service.alerting.document(sender)["alerts"][0]["state"], "resolved");
     service.alerting.stop();
     working.join().expect("a thread");
@@ -107,11 +103,11 @@ fn a_full_queue_and_a_dead_receiver_delay_no_sample() {
     }
     assert_eq!(service.alerting.figures().dropped, 100 - ALERT_SAMPLES_MAX as u64);
     // The receiver accepts the connection and sends nothing. Evaluation continues.
-    let mut judge = judge(&service);
-    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    let mut evaluator = AlertEvaluator::new(&service);
+    (0..=10).for_each(|second| evaluator.evaluate(&service, &published(second, 105.0)));
     let (peer, _) = listener.accept().expect("a peer");
     for second in 11..1000 {
-        judge.take(&service, &published(second, if second / 100 % 2 == 0 { 105.0 } else { 50.0 }));
+        evaluator.evaluate(&service, &published(second, if second / 100 % 2 == 0 { 105.0 } else { 50.0 }));
     }
     assert_eq!(service.alerting.figures().messages[0].sent, 0);
     drop((samples, peer));
@@ -129,8 +125,8 @@ fn failing_receiver_is_reported() {
     let mut service = service(vec![Receiver { name: "page".to_owned(), severity: Severity::Info, how }], None);
     Arc::get_mut(&mut service).expect("the only one").complain = |line| lock(&PRINTED).push(line.to_owned());
     let (samples, threads) = start(&service).expect("threads");
-    let mut judge = judge(&service);
-    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    let mut evaluator = AlertEvaluator::new(&service);
+    (0..=10).for_each(|second| evaluator.evaluate(&service, &published(second, 105.0)));
     until("failed", || !lock(&PRINTED).is_empty());
     let noted = || {
         let events = service.events_after(0).into_iter().map(|event| event.json());
@@ -141,7 +137,7 @@ fn failing_receiver_is_reported() {
     assert!(lock(&PRINTED)[0].starts_with("alert receiver page: cannot be started: No such file"), "{:?}", lock(&PRINTED));
     fs::write(&program, "#!/bin/sh\nexit 0\n").expect("a program");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
-    (11..=80).for_each(|second| judge.take(&service, &published(second, 50.0)));
+    (11..=80).for_each(|second| evaluator.evaluate(&service, &published(second, 50.0)));
     until("delivered", || noted().len() == 2);
     assert_eq!(noted()[1]["state"], "ok");
     assert_eq!(lock(&PRINTED)[1..], ["alert receiver page: delivers again".to_owned()]);
@@ -153,9 +149,9 @@ fn failing_receiver_is_reported() {
 #[test]
 fn a_full_mailbox_drops_the_oldest_and_counts() {
     let service = service(vec![webhook("127.0.0.1:9".parse().expect("an address"))], None);
-    let mut judge = judge(&service);
-    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
-    let listing = judge.engine.listing();
+    let mut evaluator = AlertEvaluator::new(&service);
+    (0..=10).for_each(|second| evaluator.evaluate(&service, &published(second, 105.0)));
+    let listing = evaluator.engine.listing();
     let alert = listing.firing().next().expect("an alert").clone();
     let (mailbox, seen) = (&service.alerting.mailboxes[0], published(11, 105.0));
     (0..2000).for_each(|_| mailbox.put(&seen.snapshot, std::slice::from_ref(&alert), &listing, &[]));
@@ -168,14 +164,14 @@ fn a_full_mailbox_drops_the_oldest_and_counts() {
 fn a_restart_announces_nothing_twice() {
     let state = tempfile::tempdir().expect("a directory");
     let first = service(vec![webhook("127.0.0.1:9".parse().expect("an address"))], Some(state.path()));
-    let mut before = judge(&first);
-    (0..=10).for_each(|second| before.take(&first, &published(second, 105.0)));
+    let mut before = AlertEvaluator::new(&first);
+    (0..=10).for_each(|second| before.evaluate(&first, &published(second, 105.0)));
     assert_eq!(first.alerting.mailboxes[0].document()["waiting"], 1);
     let second = service(vec![webhook("127.0.0.1:9".parse().expect("an address"))], Some(state.path()));
-    let mut after = judge(&second);
-    (20..=60).for_each(|second_of| after.take(&second, &published(second_of, 105.0)));
+    let mut after = AlertEvaluator::new(&second);
+    (20..=60).for_each(|second_of| after.evaluate(&second, &published(second_of, 105.0)));
     assert_eq!(second.alerting.mailboxes[0].document()["waiting"], 0);
-    (61..=130).for_each(|second_of| after.take(&second, &published(second_of, 50.0)));
+    (61..=130).for_each(|second_of| after.evaluate(&second, &published(second_of, 50.0)));
     assert_eq!(second.alerting.mailboxes[0].document()["waiting"], 1, "its end is sent");
 }
 
@@ -187,8 +183,8 @@ fn a_damaged_or_unwritable_list_of_alerts_is_printed() {
     Arc::get_mut(&mut service).expect("nobody else has it").complain = |line| lock(&PRINTED).push(line.to_owned());
     let starts = |text: &str| {
         fs::write(state.path().join("alerts.json"), text).expect("a file");
-        let judge = judge(&service);
-        assert_eq!(judge.saved, []);
+        let evaluator = AlertEvaluator::new(&service);
+        assert_eq!(evaluator.saved, []);
         lock(&PRINTED).drain(..).collect::<Vec<String>>()
     };
     let why = "alerts.json: it is no list of alerts; alerts that fire are sent again";
@@ -197,16 +193,16 @@ fn a_damaged_or_unwritable_list_of_alerts_is_printed() {
     let why = "alerts.json: invalid entries: 2; alerts that fire are sent again";
     assert_eq!(starts("{\"firing\": [{}, {\"rule\": \"../x\", \"device\": 0}]}"), [why]);
     assert_eq!(starts("")[0], "alerts.json: EOF while parsing a value at line 1 column 0; alerts that fire are sent again");
-    let mut judge = judge(&service);
+    let mut evaluator = AlertEvaluator::new(&service);
     lock(&PRINTED).clear();
     fs::remove_dir_all(state.path()).expect("ours");
-    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
-    (11..=200).for_each(|second| judge.take(&service, &published(second, 50.0)));
+    (0..=10).for_each(|second| evaluator.evaluate(&service, &published(second, 105.0)));
+    (11..=200).for_each(|second| evaluator.evaluate(&service, &published(second, 50.0)));
     assert_eq!(lock(&PRINTED).len(), 1, "once for all failures: {:?}", lock(&PRINTED));
 }
 
 #[test]
-fn silences_are_files_that_nobody_else_can_write() {
+fn silences_that_other_users_can_write_are_not_used() {
     let state = tempfile::tempdir().expect("a directory");
     let folder = state.path().join(SILENCES);
     fs::create_dir(&folder).expect("a directory");
@@ -228,14 +224,14 @@ fn silences_are_files_that_nobody_else_can_write() {
     static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut service = service(vec![webhook("127.0.0.1:9".parse().expect("an address"))], Some(state.path()));
     Arc::get_mut(&mut service).expect("nobody else has it").complain = |line| lock(&PRINTED).push(line.to_owned());
-    let mut judge = judge(&service);
-    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    let mut evaluator = AlertEvaluator::new(&service);
+    (0..=10).for_each(|second| evaluator.evaluate(&service, &published(second, 105.0)));
     let sender = Sender { version: "0", host: "machine", origin: "sim", is_test: false };
     let document = service.alerting.document(sender);
     assert!(document["alerts"][0]["silenced_until"].is_string() && document["silences"][0]["rule"] == "hot", "{document}");
     assert_eq!(service.alerting.mailboxes[0].document()["waiting"], 0);
     fs::remove_file(&file).expect("no file");
-    (11..=15).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    (11..=15).for_each(|second| evaluator.evaluate(&service, &published(second, 105.0)));
     assert_eq!(service.alerting.mailboxes[0].document()["waiting"], 1, "it goes on, and the silence has ended");
     assert_eq!(*lock(&PRINTED), [why], "printed once");
 }
@@ -263,19 +259,19 @@ fn a_command_reads_the_message_without_a_shell() {
 
 /// A command that hangs is killed together with its children.
 #[test]
-fn a_command_has_its_time() {
+fn a_command_that_hangs_is_killed() {
     let directory = tempfile::tempdir().expect("a directory");
     let fifo = directory.path().join("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0).expect("a FIFO");
     let script = format!("sleep 1000 > {} & sleep 1000", fifo.display());
     let reading = thread::spawn(move || fs::read(&fifo).expect("its end").len());
-    let told = run(&["/bin/sh", "-c", &script], Duration::from_secs(1), "");
-    assert_eq!(told, Err("took longer than 1 s and was killed".to_owned()));
+    let result = run(&["/bin/sh", "-c", &script], Duration::from_secs(1), "");
+    assert_eq!(result, Err("took longer than 1 s and was killed".to_owned()));
     assert_eq!(reading.join().expect("a thread"), 0, "the one in the background is gone, too");
 }
 
 #[test]
-fn secrets_are_in_files_of_their_own_and_go_nowhere_in_the_open() {
+fn secrets_are_read_from_private_files_and_sent_only_encrypted() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = |name: &str, text: &str, mode: u32| {
         let path = directory.path().join(name);
@@ -283,25 +279,25 @@ fn secrets_are_in_files_of_their_own_and_go_nowhere_in_the_open() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
         path
     };
-    let told = |url: UrlFrom, bearer_file| deliver(&Delivery::Webhook { url, bearer_file, ca: None }, "{}").map_err(|why| why.to_string());
+    let sent = |url: UrlFrom, bearer_file| deliver(&Delivery::Webhook { url, bearer_file, ca: None }, "{}").map_err(|why| why.to_string());
     let open = file("open", "http://127.0.0.1:9/", 0o644);
-    assert!(told(UrlFrom::File(open), None).is_err_and(|why| why.starts_with("url_file: other users may read it")));
+    assert!(sent(UrlFrom::File(open), None).is_err_and(|why| why.starts_with("url_file: other users may read it")));
     let odd = file("odd", "two\nlines", 0o600);
-    assert_eq!(told(UrlFrom::File(odd.clone()), None), Err("url_file: it is not one line of text".to_owned()));
+    assert_eq!(sent(UrlFrom::File(odd.clone()), None), Err("url_file: it is not one line of text".to_owned()));
     let token = file("token", "sesame\n", 0o600);
     let far = UrlFrom::Text("http://192.0.2.1/".to_owned());
-    assert_eq!(told(far, Some(token.clone())), Err("the token would be sent unencrypted; use https://".to_owned()));
-    assert!(told(UrlFrom::Text("nonsense".to_owned()), None).is_err_and(|why| why.starts_with("not a URL")));
+    assert_eq!(sent(far, Some(token.clone())), Err("the token would be sent unencrypted; use https://".to_owned()));
+    assert!(sent(UrlFrom::Text("nonsense".to_owned()), None).is_err_and(|why| why.starts_with("not a URL")));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = file("address", &format!("http://{}/secret\n", listener.local_addr().expect("an address")), 0o600);
-    let asked = thread::spawn(move || {
+    let receiving = thread::spawn(move || {
         let (mut peer, _) = listener.accept().expect("a peer");
         let text = request(&mut peer);
         peer.write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("an answer");
         text
     });
-    assert_eq!(told(UrlFrom::File(address), Some(token)), Ok(()));
-    let text = asked.join().expect("a request");
+    assert_eq!(sent(UrlFrom::File(address), Some(token)), Ok(()));
+    let text = receiving.join().expect("a request");
     assert!(text.starts_with("POST /secret HTTP/1.1\r\n") && text.contains("\r\nAuthorization: Bearer sesame\r\n"), "{text}");
 }
 
@@ -311,8 +307,8 @@ fn firing_alerts_are_sent_until_alertmanager_answers() {
     let url = UrlFrom::Text(format!("http://{}", listener.local_addr().expect("an address")));
     let how = Delivery::Alertmanager { url, bearer_file: None, ca: None, resend: Duration::from_secs(60) };
     let service = service(vec![Receiver { name: "am".to_owned(), severity: Severity::Info, how }], None);
-    let mut judge = judge(&service);
-    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    let mut evaluator = AlertEvaluator::new(&service);
+    (0..=10).for_each(|second| evaluator.evaluate(&service, &published(second, 105.0)));
     let mailbox = Arc::clone(&service.alerting.mailboxes[0]);
     let working = thread::spawn(move || mailbox.work("0", |_, _| {}));
     let posted = taken(&listener, "HTTP/1.1 200 OK\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Queries of the history. The answer is an even time grid, with gaps where there were no samples.
+//! Queries of the history. The response is an even time grid, with gaps where there were no samples.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ pub(crate) struct Query {
     /// Time between two points; `None` means the finest stored step.
     pub(crate) step: Option<Duration>,
     pub(crate) fields: Vec<DeviceField>,
-    /// Devices of the answer; empty means all.
+    /// Devices of the response; empty means all.
     pub(crate) devices: Vec<DeviceId>,
 }
 
 /// The grid and its values.
-pub(crate) struct Answer {
+pub(crate) struct HistoryResponse {
     /// Time of the first point.
     pub(crate) start: Duration,
     pub(crate) step: Duration,
@@ -37,17 +37,17 @@ pub(crate) struct Series {
 }
 
 impl History {
-    /// Returns the size of an answer before it is computed: points, and cells in total.
+    /// Returns the size of a response before it is computed: points, and cells in total.
     pub(crate) fn size(&self, query: &Query) -> (u64, u64) {
         let Some(grid) = self.grid(query) else { return (0, 0) };
         let devices = self.chosen(query).count() as u64;
         (grid.points, grid.points.saturating_mul(devices).saturating_mul(query.fields.len() as u64))
     }
 
-    /// Computes an answer. The caller must check the size before.
-    pub(crate) fn ask(&self, query: &Query) -> Answer {
+    /// Computes a response. The caller must check the size before.
+    pub(crate) fn read(&self, query: &Query) -> HistoryResponse {
         let Some(grid) = self.grid(query) else {
-            return Answer { start: query.since, step: query.step.unwrap_or(self.fine.step), points: 0, series: Vec::new() };
+            return HistoryResponse { start: query.since, step: query.step.unwrap_or(self.fine.step), points: 0, series: Vec::new() };
         };
         let field = |wanted: &DeviceField| self.fields.iter().position(|field| field.name() == wanted.name());
         let places: Vec<(Option<usize>, f64)> = query.fields.iter().map(|wanted| (field(wanted), scale(wanted.unit))).collect();
@@ -58,7 +58,7 @@ impl History {
             };
             Series { device, columns: places.iter().map(column).collect() }
         });
-        Answer { start: grid.time(0), step: grid.step(), points: grid.points, series: series.collect() }
+        HistoryResponse { start: grid.time(0), step: grid.step(), points: grid.points, series: series.collect() }
     }
 
     fn chosen<'a>(&'a self, query: &'a Query) -> impl Iterator<Item = (usize, DeviceId)> + 'a {
@@ -73,7 +73,7 @@ impl History {
         let is_fine = query.step.map_or(reaches, |step| step < self.coarse.step || reaches);
         let ring = if is_fine { &self.fine } else { &self.coarse };
         let (oldest, newest) = ring.range()?;
-        // A step consists of whole slots and begins at a multiple of its length, so that two answers agree.
+        // A step consists of whole slots and begins at a multiple of its length, so that two responses agree.
         let slots = query.step.map_or(1, |step| u64::try_from(step.as_nanos().div_ceil(ring.step.as_nanos())).unwrap_or(u64::MAX).max(1));
         let first = ring.slot(query.since).max(oldest) / slots * slots;
         Some(Grid { ring, first, slots, points: (newest + 1).saturating_sub(first).div_ceil(slots) })

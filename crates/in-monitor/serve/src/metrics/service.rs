@@ -31,30 +31,30 @@ pub(super) mod families {
     pub(super) const CONNECTIONS: Family = Family { name: "ttmon_http_connections", sort: SeriesType::Gauge, unit: "", labels: "", help: "Connections now open." };
     pub(super) const STREAMS: Family = Family { name: "ttmon_http_streams", sort: SeriesType::Gauge, unit: "", labels: "", help: "Event streams now open." };
     pub(super) const DROPPED: Family = Family { name: "ttmon_http_dropped_total", sort: SeriesType::Counter, unit: "", labels: "reason", help: "Connections cut off, by reason: slow, stream_behind, crowded." };
-    pub(super) const HEARD: Family = Family { name: "ttmon_allocation_socket_total", sort: SeriesType::Counter, unit: "", labels: "what", help: "What the allocation socket counted, by what: messages, allocations, frees, and all that was refused or odd." };
+    pub(super) const ALLOCATION_SOCKET: Family = Family { name: "ttmon_allocation_socket_total", sort: SeriesType::Counter, unit: "", labels: "what", help: "What the allocation socket counted, by what: messages, allocations, frees, and all that was refused or odd." };
     pub(super) const ALERTS: Family = Family { name: "ttmon_alerts_firing", sort: SeriesType::Gauge, unit: "", labels: "rule, severity", help: "Devices for which an alert rule fires." };
     pub(super) const MESSAGES: Family = Family { name: "ttmon_alert_messages_total", sort: SeriesType::Counter, unit: "", labels: "receiver, result", help: "Alert messages by result: sent, failed." };
-    pub(super) const UNTOLD: Family = Family { name: "ttmon_alert_dropped_total", sort: SeriesType::Counter, unit: "", labels: "receiver", help: "Alert changes that were not delivered: the queue of the receiver was full, or its delivery failed." };
-    pub(super) const UNJUDGED: Family = Family { name: "ttmon_alert_samples_dropped_total", sort: SeriesType::Counter, unit: "", labels: "", help: "Samples on which no alert rule was evaluated, because the queue was full." };
+    pub(super) const ALERTS_DROPPED: Family = Family { name: "ttmon_alert_dropped_total", sort: SeriesType::Counter, unit: "", labels: "receiver", help: "Alert changes that were not delivered: the queue of the receiver was full, or its delivery failed." };
+    pub(super) const ALERT_SAMPLES_DROPPED: Family = Family { name: "ttmon_alert_samples_dropped_total", sort: SeriesType::Counter, unit: "", labels: "", help: "Samples on which no alert rule was evaluated, because the queue was full." };
 
     /// All families, in the order of the scrape.
     #[cfg(test)]
     pub(crate) const ALL: [Family; 24] = [
         BUILD_INFO, PAGE_INFO, UP, AGE, SCAN_AGE, INTERVAL, SAMPLES, ERRORS, PROBLEMS, ALERTS,
-        CUT, DURATION, MISSED, CPU, HISTORY, EVENTS, REQUESTS, CONNECTIONS, STREAMS, DROPPED, HEARD, MESSAGES, UNTOLD, UNJUDGED,
+        CUT, DURATION, MISSED, CPU, HISTORY, EVENTS, REQUESTS, CONNECTIONS, STREAMS, DROPPED, ALLOCATION_SOCKET, MESSAGES, ALERTS_DROPPED, ALERT_SAMPLES_DROPPED,
     ];
 }
 
 /// Counters of the sockets. Each is updated and read separately.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Answers with status 2xx, 3xx, 4xx, 5xx.
-    answers: [Count; 4],
+    /// Responses with status 2xx, 3xx, 4xx, 5xx.
+    responses: [Count; 4],
     pub(crate) connections: Count,
     pub(crate) streams: Count,
     pub(crate) slow: Count,
     pub(crate) behind: Count,
-    pub(crate) crowded: Count,
+    pub(crate) evictions: Count,
 }
 
 #[derive(Debug, Default)]
@@ -85,8 +85,8 @@ impl Drop for Open<'_> {
 }
 
 impl Counters {
-    pub(crate) fn answered(&self, status: u16) {
-        if let Some(count) = self.answers.get(usize::from(status / 100).wrapping_sub(2)) {
+    pub(crate) fn responded(&self, status: u16) {
+        if let Some(count) = self.responses.get(usize::from(status / 100).wrapping_sub(2)) {
             count.add_one();
         }
     }
@@ -111,7 +111,7 @@ pub(crate) struct ServiceFigures {
     pub(crate) problems: Option<usize>,
     pub(crate) history_bytes: usize,
     pub(crate) events: u64,
-    pub(crate) heard: Vec<(&'static str, u64)>,
+    pub(crate) allocation_counters: Vec<(&'static str, u64)>,
     pub(crate) alerts: AlertFigures,
 }
 
@@ -146,11 +146,11 @@ impl AlertFigures {
             out.value(&[], &[("receiver", receiver), ("result", "sent")], *sent as f64);
             out.value(&[], &[("receiver", receiver), ("result", "failed")], *failed as f64);
         }
-        out.family(&families::UNTOLD);
+        out.family(&families::ALERTS_DROPPED);
         for MessageFigures { receiver, dropped, .. } in &self.messages {
             out.value(&[], &[("receiver", receiver)], *dropped as f64);
         }
-        out.one(&families::UNJUDGED, Some(self.dropped as f64));
+        out.one(&families::ALERT_SAMPLES_DROPPED, Some(self.dropped as f64));
     }
 }
 
@@ -188,17 +188,17 @@ impl ServiceFigures {
         out.one(&families::HISTORY, Some(self.history_bytes as f64));
         out.one(&families::EVENTS, Some(self.events as f64));
         out.family(&families::REQUESTS);
-        for (class, count) in ["2xx", "3xx", "4xx", "5xx"].iter().zip(&counters.answers) {
+        for (class, count) in ["2xx", "3xx", "4xx", "5xx"].iter().zip(&counters.responses) {
             out.value(&[], &[("code", class)], count.get() as f64);
         }
         out.one(&families::CONNECTIONS, Some(counters.connections.get() as f64));
         out.one(&families::STREAMS, Some(counters.streams.get() as f64));
         out.family(&families::DROPPED);
-        for (reason, count) in [("slow", &counters.slow), ("stream_behind", &counters.behind), ("crowded", &counters.crowded)] {
+        for (reason, count) in [("slow", &counters.slow), ("stream_behind", &counters.behind), ("crowded", &counters.evictions)] {
             out.value(&[], &[("reason", reason)], count.get() as f64);
         }
-        out.family(&families::HEARD);
-        for (what, count) in &self.heard {
+        out.family(&families::ALLOCATION_SOCKET);
+        for (what, count) in &self.allocation_counters {
             out.value(&[], &[("what", what)], *count as f64);
         }
         self.alerts.write_messages(out);

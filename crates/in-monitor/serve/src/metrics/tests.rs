@@ -12,7 +12,7 @@ fn full(processes: Processes) -> Scope {
 
 /// The golden scrape. Dashboards rely on these names.
 #[test]
-fn a_scrape() {
+fn the_scrape_equals_the_golden_file() {
     let own = ServiceFigures {
         version: "0.0.0",
         origin: "local",
@@ -24,7 +24,7 @@ fn a_scrape() {
         history_bytes: 1000,
         events: 3,
         sampler: Figures { duration: Duration::from_millis(4), samples: 12, cpu: Duration::from_millis(40), ..Figures::default() },
-        heard: vec![("messages", 5), ("memory_refused", 0)],
+        allocation_counters: vec![("messages", 5), ("memory_refused", 0)],
         ..ServiceFigures::default()
     };
     for (name, dialect) in [("openmetrics", Dialect::Open), ("text", Dialect::Text)] {
@@ -35,8 +35,8 @@ fn a_scrape() {
 
 fn machine_and(snapshot: &Snapshot, own: &ServiceFigures, dialect: Dialect) -> String {
     let mut chips = Chips::default();
-    chips.take_in(Duration::from_secs(10), snapshot);
-    chips.take_in(Duration::from_secs(12), snapshot);
+    chips.record(Duration::from_secs(10), snapshot);
+    chips.record(Duration::from_secs(12), snapshot);
     super::machine(snapshot, &chips, dialect, full(Processes::Shown))
         + &own.text(&Counters::default(), dialect, Detail::Full)
         + dialect.end()
@@ -93,7 +93,7 @@ fn unknown_values_have_no_series() {
 fn labels_outlast_a_reset() {
     let mut chips = Chips::default();
     let before = machine();
-    chips.take_in(Duration::from_secs(1), &before);
+    chips.record(Duration::from_secs(1), &before);
     let mut away = before.clone();
     let device = &mut away.devices[0];
     (device.state, device.asic_id, device.serial) = (State::Resetting, Err(Missing::Resetting), Err(Missing::Resetting));
@@ -111,7 +111,7 @@ fn labels_outlast_a_reset() {
 fn lean_series_are_few() {
     let snapshot = crate::fixture::with_devices(32);
     let mut chips = Chips::default();
-    chips.take_in(Duration::from_secs(10), &snapshot);
+    chips.record(Duration::from_secs(10), &snapshot);
     let series = |detail| {
         let scope = Scope { detail, processes: Processes::Left };
         let own = ServiceFigures {

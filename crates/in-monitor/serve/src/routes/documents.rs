@@ -16,9 +16,9 @@ use ttmon_model::mesh::{Link, Mesh, Tile};
 use ttmon_model::order::BufferOrder;
 use ttmon_model::{Device, Process, ProcessKey, Snapshot};
 
-use super::ask::Parameters;
-use super::{Answer, aged, line};
-use crate::access::View;
+use super::parameters::Parameters;
+use super::{ResponseKind, aged, line};
+use crate::access::Visibility;
 use crate::body::Body;
 use crate::ended_processes;
 use crate::history::Query;
@@ -32,16 +32,16 @@ pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     tokio::task::spawn_blocking(work).await.map_err(|_| Problem::Defect)
 }
 
-pub(super) async fn part(service: &Arc<Service>, what: Answer, view: View) -> Result<Response<Body>, Problem> {
+pub(super) async fn part(service: &Arc<Service>, what: ResponseKind, visibility: Visibility) -> Result<Response<Body>, Problem> {
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
     let version = service.version;
     let form = match what {
-        Answer::Devices => Form::Devices,
-        Answer::Processes => Form::Processes,
+        ResponseKind::Devices => Form::Devices,
+        ResponseKind::Processes => Form::Processes,
         _ => Form::Snapshot,
     };
-    let text = aside(move || text(&newest, form, view, version)).await?;
+    let text = aside(move || text(&newest, form, visibility, version)).await?;
     Ok(aged(text, age))
 }
 
@@ -80,9 +80,9 @@ pub(crate) fn mesh_parts(mesh: &Mesh) -> Value {
 }
 
 /// Returns the JSON text of a form, with a newline.
-pub(super) fn text(newest: &Published, form: Form, view: View, version: &str) -> hyper::body::Bytes {
-    newest.text(form, view, |snapshot| {
-        let seen = view.of(snapshot);
+pub(super) fn text(newest: &Published, form: Form, visibility: Visibility, version: &str) -> hyper::body::Bytes {
+    newest.text(form, visibility, |snapshot| {
+        let seen = visibility.of(snapshot);
         let snapshot = SnapshotJson { snapshot: &seen, version };
         match form {
             Form::Devices => line(&DevicesJson(snapshot)),
@@ -93,14 +93,14 @@ pub(super) fn text(newest: &Published, form: Form, view: View, version: &str) ->
 }
 
 /// Returns the buffers, which are read from the ledgers on request, because the sampler reads only totals.
-pub(super) async fn buffers(service: &Arc<Service>, view: View, parameters: &Parameters) -> Result<Response<Body>, Problem> {
+pub(super) async fn buffers(service: &Arc<Service>, visibility: Visibility, parameters: &Parameters) -> Result<Response<Body>, Problem> {
     let (pid, limit) = (parameters.pid()?, parameters.limit(BUFFERS_DEFAULT, BUFFERS_MAX)?);
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
     let version = service.version;
-    let text = service.turns.make(view, move || {
+    let text = service.turns.make(visibility, move || {
         let order = BufferOrder::Size;
-        let mut snapshot = with_buffers(&newest, view, pid, LedgerDetail::First(order, limit));
+        let mut snapshot = with_buffers(&newest, visibility, pid, LedgerDetail::First(order, limit));
         let mut buffers = mem::take(&mut snapshot.buffers);
         let left_out: u64 = snapshot.allocators.iter().map(|allocator| allocator.buffers_left_out).sum();
         let count = buffers.len().saturating_add(usize::try_from(left_out).unwrap_or(usize::MAX));
@@ -112,16 +112,16 @@ pub(super) async fn buffers(service: &Arc<Service>, view: View, parameters: &Par
 }
 
 /// Returns the document of `ttmon mem`: the whole snapshot or one process, with the requested parts.
-pub(super) async fn memory(service: &Arc<Service>, view: View, parameters: &Parameters) -> Result<Response<Body>, Problem> {
-    let asked = |name| parameters.truth(name, false);
-    let parts = MemoryParts { buffers: asked("buffers")?, banks: asked("banks")?, blocks: asked("blocks")?, buffers_left_out: 0 };
+pub(super) async fn memory(service: &Arc<Service>, visibility: Visibility, parameters: &Parameters) -> Result<Response<Body>, Problem> {
+    let is_given = |name| parameters.truth(name, false);
+    let parts = MemoryParts { buffers: is_given("buffers")?, banks: is_given("banks")?, blocks: is_given("blocks")?, buffers_left_out: 0 };
     let pid = parameters.pid()?;
     let has_parts = parts != MemoryParts::default();
-    if has_parts && view == View::Public {
+    if has_parts && visibility == Visibility::Public {
         return Err(Problem::NoToken);
     }
     if !has_parts && pid.is_none() {
-        return part(service, Answer::Snapshot, view).await;
+        return part(service, ResponseKind::Snapshot, visibility).await;
     }
     let detail = match parts {
         MemoryParts { banks: true, .. } | MemoryParts { blocks: true, .. } => LedgerDetail::Blocks,
@@ -131,18 +131,18 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, parameters: &Para
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
     let making = Arc::clone(service);
-    let text = service.turns.make(view, move || {
+    let text = service.turns.make(visibility, move || {
         let service = making;
         let is_here = |pid: &u32| newest.snapshot.processes.iter().any(|process| process.key.pid == *pid);
-        let ended = pid.filter(|pid| !is_here(pid)).and_then(|pid| service.ended_with(pid, view).last());
+        let ended = pid.filter(|pid| !is_here(pid)).and_then(|pid| service.ended_with(pid, visibility).last());
         let mut snapshot = match ended {
             Some((found, _)) => ended_processes::snapshot(&found, &newest, detail),
             None if has_parts => {
-                let mut snapshot = with_buffers(&newest, view, pid, detail);
-                view.hide(&mut snapshot);
+                let mut snapshot = with_buffers(&newest, visibility, pid, detail);
+                visibility.hide(&mut snapshot);
                 snapshot
             }
-            None => view.of(&newest.snapshot).into_owned(),
+            None => visibility.of(&newest.snapshot).into_owned(),
         };
         if let Some(pid) = pid {
             snapshot.processes.retain(|process| process.key.pid == pid);
@@ -159,8 +159,8 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, parameters: &Para
 }
 
 /// Returns the snapshot with the live buffers that this client may see.
-fn with_buffers(newest: &Published, view: View, pid: Option<u32>, detail: LedgerDetail) -> Snapshot {
-    let is_wanted = |process: &&Process| view.has(process) && pid.is_none_or(|pid| pid == process.key.pid);
+fn with_buffers(newest: &Published, visibility: Visibility, pid: Option<u32>, detail: LedgerDetail) -> Snapshot {
+    let is_wanted = |process: &&Process| visibility.has(process) && pid.is_none_or(|pid| pid == process.key.pid);
     let wanted: HashSet<ProcessKey> = newest.snapshot.processes.iter().filter(is_wanted).map(|process| process.key).collect();
     let read = newest.ledgers.iter().filter(|found| wanted.contains(&found.owner));
     let mut budget = Budget::of_answer();
@@ -206,13 +206,13 @@ fn renew(ledgers: &mut Vec<LedgerSample>, read: Vec<LedgerSample>) {
 }
 
 /// Returns the history on an even grid.
-pub(super) async fn history(service: &Arc<Service>, view: View, query: Query) -> Result<Response<Body>, Problem> {
+pub(super) async fn history(service: &Arc<Service>, visibility: Visibility, query: Query) -> Result<Response<Body>, Problem> {
     let making = Arc::clone(service);
-    let text = service.turns.make(view, move || {
+    let text = service.turns.make(visibility, move || {
         let service = making;
-        let answer = service.history(|history| history.ask(&query));
+        let response = service.history(|history| history.read(&query));
         let names: Vec<String> = query.fields.iter().map(ttmon_model::fields::DeviceField::name).collect();
-        let devices: Vec<Value> = answer
+        let devices: Vec<Value> = response
             .series
             .iter()
             .map(|series| {
@@ -223,14 +223,14 @@ pub(super) async fn history(service: &Arc<Service>, view: View, query: Query) ->
                 json!({"id": series.device.0, "fields": columns.collect::<serde_json::Map<_, _>>()})
             })
             .collect();
-        let marks: Vec<Value> = service.events_since(answer.start).iter().map(crate::service_events::ServiceEvent::json).collect();
+        let marks: Vec<Value> = service.events_since(response.start).iter().map(crate::service_events::ServiceEvent::json).collect();
         let document = json!({
             "schema": SCHEMA,
             "version": service.version,
             "time": service.wall_time(boot_time()).rfc3339(),
-            "start": service.wall_time(answer.start).rfc3339(),
-            "step_s": answer.step.as_secs_f64(),
-            "points": answer.points,
+            "start": service.wall_time(response.start).rfc3339(),
+            "step_s": response.step.as_secs_f64(),
+            "points": response.points,
             "fields": names,
             "devices": devices,
             "marks": marks,

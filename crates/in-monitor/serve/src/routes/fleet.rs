@@ -5,17 +5,17 @@ use std::sync::Arc;
 use hyper::Response;
 use ttmon_hosts::fleet::{FindRequest, HOSTS_SHOWN};
 
-use super::ask::Parameters;
+use super::parameters::Parameters;
 use super::{aged, line};
-use crate::access::View;
+use crate::access::Visibility;
 use crate::body::Body;
 use crate::problem::Problem;
 use crate::service::{Service, now};
 
 /// Returns all hosts, worst first.
-pub(super) async fn overview(service: &Arc<Service>, view: View) -> Result<Response<Body>, Problem> {
+pub(super) async fn overview(service: &Arc<Service>, visibility: Visibility) -> Result<Response<Body>, Problem> {
     let making = Arc::clone(service);
-    let text = service.store_turns.make(view, move || {
+    let text = service.store_turns.make(visibility, move || {
         let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
         let document = store.overview().document(making.version, &now().rfc3339(), HOSTS_SHOWN);
         Ok(line(&document))
@@ -24,9 +24,9 @@ pub(super) async fn overview(service: &Arc<Service>, view: View) -> Result<Respo
 }
 
 /// Returns hosts with idle chips.
-pub(super) async fn find(service: &Arc<Service>, view: View, request: FindRequest) -> Result<Response<Body>, Problem> {
+pub(super) async fn find(service: &Arc<Service>, visibility: Visibility, request: FindRequest) -> Result<Response<Body>, Problem> {
     let making = Arc::clone(service);
-    let text = service.store_turns.make(view, move || {
+    let text = service.store_turns.make(visibility, move || {
         let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
         let found = store.find(&request).map_err(|error| Problem::Stale(format!("the store {error}")))?;
         Ok(line(&request.document(Some(store.url()), &found)))

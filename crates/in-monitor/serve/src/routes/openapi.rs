@@ -7,7 +7,7 @@ use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, PROCESS, PROC
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::Unit;
 
-use super::{Answer, OPENAPI_VERSION, ROUTES, Route, openapi_document};
+use super::{OPENAPI_VERSION, ROUTES, ResponseKind, Route, openapi_document};
 use crate::limits::HEADER_BYTES_MAX;
 use crate::service_events::EventKind;
 
@@ -80,15 +80,18 @@ fn operation(route: &Route) -> Value {
             described
         })
         .collect();
-    let mut responses = json!({"200": {"description": "Yes.", "content": content(route.answer)}});
+    let mut responses = json!({"200": {"description": "Yes.", "content": content(route.response)}});
     for (status, meaning) in statuses(route) {
         responses[status] = json!({"description": meaning, "content": {"application/problem+json": {"schema": reference("Problem")}}});
     }
     responses["431"] = json!({"description": format!("The header of the request is longer than {} KiB.", HEADER_BYTES_MAX / 1024)});
     let mut operation = json!({"operationId": route.id, "summary": route.summary, "parameters": parameters, "responses": responses});
     // Without a token, most paths return less data. This path returns none.
-    operation["security"] =
-        if matches!(route.answer, Answer::Buffers | Answer::Recorders) { json!([{"token": []}]) } else { json!([{}, {"token": []}]) };
+    operation["security"] = if matches!(route.response, ResponseKind::Buffers | ResponseKind::Recorders) {
+        json!([{"token": []}])
+    } else {
+        json!([{}, {"token": []}])
+    };
     operation
 }
 
@@ -99,37 +102,37 @@ fn statuses(route: &Route) -> Vec<(&'static str, &'static str)> {
         ("403", "A page of another site asks."),
         ("421", "Called by a name that is not its own."),
     ];
-    if matches!(route.answer, Answer::Fleet | Answer::FleetFind) {
+    if matches!(route.response, ResponseKind::Fleet | ResponseKind::FleetFind) {
         statuses.push(("404", "There is no store: --fleet names one."));
     }
-    if route.answer == Answer::History {
+    if route.response == ResponseKind::History {
         statuses.push(("503", "Too many large answers are under way."));
-    } else if !matches!(route.answer, Answer::Healthz | Answer::Fields | Answer::OpenApi | Answer::Metrics) {
+    } else if !matches!(route.response, ResponseKind::Healthz | ResponseKind::Fields | ResponseKind::OpenApi | ResponseKind::Metrics) {
         statuses.push(("503", "There is nothing fresh to show, or too much is asked for at once."));
     }
     statuses
 }
 
-fn content(answer: Answer) -> Value {
+fn content(response: ResponseKind) -> Value {
     let json = |name: &str| json!({"application/json": {"schema": reference(name)}});
     let text = json!({"schema": of("string")});
-    match answer {
-        Answer::Snapshot => json("Snapshot"),
-        Answer::Devices => json("Devices"),
-        Answer::Processes => json("Processes"),
-        Answer::Buffers => json("Buffers"),
-        Answer::Memory => json("Snapshot"),
-        Answer::Recorders => json!({"text/event-stream": text, "application/json": {"schema": reference("Recorded")}}),
-        Answer::History => json("History"),
-        Answer::Events => json!({"text/event-stream": text, "application/json": {"schema": reference("Events")}}),
-        Answer::Alerts => json("Alerts"),
-        Answer::Mesh => json("Mesh"),
-        Answer::Fields => json("Fields"),
-        Answer::Fleet => json("Fleet"),
-        Answer::FleetFind => json("FleetFind"),
-        Answer::OpenApi => json!({"application/json": {"schema": of("object")}}),
-        Answer::Metrics => json!({"application/openmetrics-text": text, "text/plain": text}),
-        Answer::Healthz | Answer::Readyz => json!({"text/plain": text}),
+    match response {
+        ResponseKind::Snapshot => json("Snapshot"),
+        ResponseKind::Devices => json("Devices"),
+        ResponseKind::Processes => json("Processes"),
+        ResponseKind::Buffers => json("Buffers"),
+        ResponseKind::Memory => json("Snapshot"),
+        ResponseKind::Recorders => json!({"text/event-stream": text, "application/json": {"schema": reference("Recorded")}}),
+        ResponseKind::History => json("History"),
+        ResponseKind::Events => json!({"text/event-stream": text, "application/json": {"schema": reference("Events")}}),
+        ResponseKind::Alerts => json("Alerts"),
+        ResponseKind::Mesh => json("Mesh"),
+        ResponseKind::Fields => json("Fields"),
+        ResponseKind::Fleet => json("Fleet"),
+        ResponseKind::FleetFind => json("FleetFind"),
+        ResponseKind::OpenApi => json!({"application/json": {"schema": of("object")}}),
+        ResponseKind::Metrics => json!({"application/openmetrics-text": text, "text/plain": text}),
+        ResponseKind::Healthz | ResponseKind::Readyz => json!({"text/plain": text}),
     }
 }
 

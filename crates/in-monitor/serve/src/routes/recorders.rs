@@ -18,8 +18,8 @@ use ttmon_collect::ledgers::OpenLedger;
 use ttmon_json::{Layout, SCHEMA, event_line};
 
 use super::documents::aside;
-use super::{Question, ask, event_stream, typed, wants_json};
-use crate::access::View;
+use super::{RequestHead, event_stream, typed, wants_json};
+use crate::access::Visibility;
 use crate::body::Body;
 use crate::limits::{
     RECORDER_DOCUMENT_EVENTS_MAX, RECORDER_PIECE_BYTES, RECORDER_STREAM_EVENTS_MAX, RECORDERS_OF_USER_MAX, STREAM_KEEP_ALIVE,
@@ -35,18 +35,18 @@ const QUEUE_MAX: usize = 4;
 /// Returns a stream, or one document if the client asks for JSON.
 pub(super) async fn events(
     service: &Arc<Service>,
-    view: View,
-    question: &Question<'_>,
-    asked: ask::Recorders,
+    visibility: Visibility,
+    request: &RequestHead<'_>,
+    query: RecorderQuery,
 ) -> Result<Response<Body>, Problem> {
     service.fresh()?;
-    let mut follower = Follower { service: Arc::clone(service), view, asked, recorder: Recorder::default() };
-    if wants_json(question) {
-        return Ok(typed("application/json", service.turns.make(view, move || follower.document()).await?));
+    let mut follower = Follower { service: Arc::clone(service), visibility, query, recorder: Recorder::default() };
+    if wants_json(request) {
+        return Ok(typed("application/json", service.turns.make(visibility, move || follower.document()).await?));
     }
-    let place = service.recorder_places.take(view)?;
+    let place = service.recorder_places.take(visibility)?;
     let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-    if question.method == hyper::Method::GET {
+    if request.method == hyper::Method::GET {
         tokio::spawn(async move {
             let service = Arc::clone(&follower.service);
             let _open = service.counters.streams.hold();
@@ -59,8 +59,8 @@ pub(super) async fn events(
 
 struct Follower {
     service: Arc<Service>,
-    view: View,
-    asked: ask::Recorders,
+    visibility: Visibility,
+    query: RecorderQuery,
     recorder: Recorder,
 }
 
@@ -70,34 +70,36 @@ impl Follower {
         let newest = self.service.fresh().ok()?;
         let is_seen = |found: &Arc<OpenLedger>| {
             let process = newest.snapshot.processes.iter().find(|process| process.key == found.owner);
-            process.is_some_and(|process| self.view.has(process))
+            process.is_some_and(|process| self.visibility.has(process))
         };
         let mut counts: HashMap<u32, usize> = HashMap::new();
         let mut is_within_share = |found: &Arc<OpenLedger>| {
             let count = counts.entry(found.uid).or_default();
             *count += 1;
-            *count <= RECORDERS_OF_USER_MAX || View::of_user(found.uid) == View::Whole || self.asked.pid == Some(found.owner.pid)
+            *count <= RECORDERS_OF_USER_MAX
+                || Visibility::of_user(found.uid) == Visibility::Whole
+                || self.query.pid == Some(found.owner.pid)
         };
         let seen = newest.ledgers.iter().filter(|found| is_seen(found));
         let present: Vec<Arc<OpenLedger>> = seen.filter(|found| is_within_share(found)).cloned().collect();
         // A closed ledger is only included if this reader followed it before, or if the client requested its pid.
         let followed = newest.departed.iter().filter(|departed| self.recorder.has(&departed.found));
         let mut departed: Vec<Arc<Departed>> = followed.cloned().collect();
-        for (found, time) in self.asked.pid.into_iter().flat_map(|pid| self.service.ended_with(pid, self.view)) {
+        for (found, time) in self.query.pid.into_iter().flat_map(|pid| self.service.ended_with(pid, self.visibility)) {
             if !departed.iter().any(|known| known.found.identity() == found.identity()) {
                 departed.push(Arc::new(Departed::exited(found, time)));
             }
         }
         let (sample, snapshot) = (&newest.sample, &newest.snapshot);
-        Some(self.recorder.read_new(&Scene { sample, snapshot, present: &present, departed: &departed, pid: self.asked.pid, most }))
+        Some(self.recorder.read_new(&Scene { sample, snapshot, present: &present, departed: &departed, pid: self.query.pid, most }))
     }
 
     fn document(&mut self) -> Result<String, Problem> {
         let news = self.read_new(RECORDER_DOCUMENT_EVENTS_MAX).ok_or_else(|| Problem::Stale("there is no fresh sample".to_owned()))?;
         let mut last = VecDeque::new();
         let mut count = 0_u64;
-        for event in news.events(&self.asked.devices) {
-            if last.len() >= self.asked.limit {
+        for event in news.events(&self.query.devices) {
+            if last.len() >= self.query.limit {
                 last.pop_front();
             }
             last.push_back(event_line(&event));
@@ -134,14 +136,14 @@ impl Follower {
             let mut text = head.take().map_or_else(String::new, |retry| {
                 format!("{retry}event: recorders\ndata: {}\n\n", json!({"recorders": self.recorder.len()}))
             });
-            let devices = self.asked.devices.clone();
+            let devices = self.query.devices.clone();
             for event in news.iter().flat_map(|news| news.events(&devices)) {
                 text.push_str(&format!("event: {}\ndata: {}\n\n", event.op.name(), event_line(&event)));
                 if text.len() >= RECORDER_PIECE_BYTES && sender.send(Bytes::from(mem::take(&mut text))).await.is_err() {
                     return;
                 }
             }
-            if !self.asked.follow {
+            if !self.query.follow {
                 text.push_str("event: end\ndata: {}\n\n");
             }
             silent = if text.is_empty() { silent + INTERVAL } else { Duration::ZERO };
@@ -152,7 +154,7 @@ impl Follower {
             if !text.is_empty() && sender.send(Bytes::from(text)).await.is_err() {
                 return;
             }
-            if !self.asked.follow || tokio::time::timeout(INTERVAL, sender.closed()).await.is_ok() {
+            if !self.query.follow || tokio::time::timeout(INTERVAL, sender.closed()).await.is_ok() {
                 return;
             }
         }

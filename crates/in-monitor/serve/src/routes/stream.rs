@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 use ttmon_json::{Layout, SCHEMA};
 
-use super::ask::Parameters;
-use super::{Question, documents, event_stream, line, typed, wants_json};
-use crate::access::View;
+use super::parameters::Parameters;
+use super::{RequestHead, documents, event_stream, line, typed, wants_json};
+use crate::access::Visibility;
 use crate::body::Body;
 use crate::limits::{STREAM_KEEP_ALIVE, STREAM_QUEUE_MAX};
 use crate::newest::{Form, Published};
@@ -25,30 +25,30 @@ use crate::service_events::ServiceEvent;
 /// Returns a stream, or one document if the client asks for JSON.
 pub(super) async fn events(
     service: &Arc<Service>,
-    view: View,
-    question: &Question<'_>,
+    visibility: Visibility,
+    request: &RequestHead<'_>,
     parameters: &Parameters,
 ) -> Result<Response<Body>, Problem> {
     // Without a valid number, the stream begins with the next event.
-    let last = question.headers.get(HeaderName::from_static("last-event-id")).and_then(|id| id.to_str().ok()?.trim().parse().ok());
+    let last = request.headers.get(HeaderName::from_static("last-event-id")).and_then(|id| id.to_str().ok()?.trim().parse().ok());
     let (snapshots, deltas) = (parameters.truth("snapshots", false)?, parameters.truth("deltas", false)?);
     let after = parameters.number("after", 0, u64::MAX)?.or(last);
-    if wants_json(question) {
+    if wants_json(request) {
         let events: Vec<Value> = service.events_after(after.unwrap_or(0)).iter().map(ServiceEvent::json).collect();
         let document = json!({"schema": SCHEMA, "version": service.version, "last_id": service.last_event(), "events": events});
         return Ok(typed("application/json", line(&document)));
     }
     let (sender, receiver) = mpsc::channel(STREAM_QUEUE_MAX);
     let after = after.unwrap_or_else(|| service.last_event());
-    if question.method == hyper::Method::GET {
-        let (seat, has_pushed) = service.streams.enter(question.holder).await;
-        if has_pushed {
-            service.counters.crowded.add_one();
+    if request.method == hyper::Method::GET {
+        let (slot, has_evicted) = service.streams.admit(request.holder).await;
+        if has_evicted {
+            service.counters.evictions.add_one();
         }
         let events = Events { after, snapshots: snapshots || deltas, deltas, number: 0 };
-        let sending = send(Arc::clone(service), view, events, sender);
+        let sending = send(Arc::clone(service), visibility, events, sender);
         // If its slot is needed, the stream ends and its reader reconnects.
-        tokio::spawn(async move { seat.hold(sending).await });
+        tokio::spawn(async move { slot.run_until_evicted(sending).await });
     }
     Ok(event_stream(receiver))
 }
@@ -63,7 +63,7 @@ struct Events {
     number: u64,
 }
 
-async fn send(service: Arc<Service>, view: View, mut events: Events, sender: mpsc::Sender<Bytes>) {
+async fn send(service: Arc<Service>, visibility: Visibility, mut events: Events, sender: mpsc::Sender<Bytes>) {
     let _open = service.counters.streams.hold();
     let mut pulse = service.subscribe();
     // With this part, a reader gets the header at once, and reconnects soon after an interruption.
@@ -71,7 +71,7 @@ async fn send(service: Arc<Service>, view: View, mut events: Events, sender: mps
     let mut keep_alive = Instant::now() + STREAM_KEEP_ALIVE;
     loop {
         let is_behind = sender.capacity() < sender.max_capacity();
-        parts.extend(events.news(&service, view, is_behind).await);
+        parts.extend(events.news(&service, visibility, is_behind).await);
         if parts.is_empty() && Instant::now() >= keep_alive {
             parts.push(Bytes::from_static(b": nothing new\n\n"));
         }
@@ -109,38 +109,38 @@ async fn wait(pulse: &mut watch::Receiver<u64>, sender: &mpsc::Sender<Bytes>, ke
 
 impl Events {
     /// Returns new events. A stream that is behind gets no snapshot now, and the newest one later.
-    async fn news(&mut self, service: &Arc<Service>, view: View, is_behind: bool) -> Vec<Bytes> {
+    async fn news(&mut self, service: &Arc<Service>, visibility: Visibility, is_behind: bool) -> Vec<Bytes> {
         let mut parts = Vec::new();
         // Send all events as one part, so that a reader that returns after a long time is not counted as behind.
-        let mut told = String::new();
+        let mut lines = String::new();
         for event in service.events_after(self.after) {
             self.after = event.id;
             let data = ttmon_json::to_string(&event.json(), Layout::Line);
-            told.push_str(&format!("id: {}\nevent: {}\ndata: {data}\n\n", event.id, event.what.name()));
+            lines.push_str(&format!("id: {}\nevent: {}\ndata: {data}\n\n", event.id, event.what.name()));
         }
-        if !told.is_empty() {
-            parts.push(Bytes::from(told));
+        if !lines.is_empty() {
+            parts.push(Bytes::from(lines));
         }
         // An old snapshot is not sent.
         let newest = service.fresh().ok().filter(|newest| self.snapshots && !is_behind && newest.number != self.number);
         if let Some(newest) = newest {
             let before = std::mem::replace(&mut self.number, newest.number);
-            parts.extend(frame(service, view, newest, self.deltas.then_some(before)).await);
+            parts.extend(frame(service, visibility, newest, self.deltas.then_some(before)).await);
         }
         parts
     }
 }
 
 /// Returns the newest snapshot: as a delta since snapshot `before` if requested and possible, otherwise the whole document.
-async fn frame(service: &Arc<Service>, view: View, newest: Arc<Published>, before: Option<u64>) -> Vec<Bytes> {
+async fn frame(service: &Arc<Service>, visibility: Visibility, newest: Arc<Published>, before: Option<u64>) -> Vec<Bytes> {
     let _turn = service.deltas.turn.lock().await;
-    if let Some(delta) = before.and_then(|before| service.deltas.ready(view, before, newest.number)) {
+    if let Some(delta) = before.and_then(|before| service.deltas.ready(visibility, before, newest.number)) {
         return vec![delta];
     }
     let making = Arc::clone(service);
     let made = tokio::task::spawn_blocking(move || {
-        let text = || documents::text(&newest, Form::Snapshot, view, making.version);
-        match before.and_then(|before| making.deltas.between(view, before, newest.number, text)) {
+        let text = || documents::text(&newest, Form::Snapshot, visibility, making.version);
+        match before.and_then(|before| making.deltas.between(visibility, before, newest.number, text)) {
             Some(delta) => vec![delta],
             None => vec![Bytes::from_static(b"event: snapshot\ndata: "), text(), Bytes::from_static(b"\n")],
         }
@@ -164,17 +164,17 @@ mod tests {
 
     /// Every new stream is accepted. The holder with the most streams loses the oldest.
     #[test]
-    fn streams_of_one_holder_shut_nobody_out() {
+    fn streams_of_one_holder_do_not_exclude_others() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
             let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
             let (headers, method) = (hyper::HeaderMap::new(), hyper::Method::GET);
             let (service, headers, method) = (&service, &headers, &method);
             let ask = |holder: Holder| async move {
-                let door = RequestOrigin::Loopback;
-                let question = Question { door, holder, authority: None, method, path: "", query: "", headers, has_body: false };
+                let origin = RequestOrigin::Loopback;
+                let request = RequestHead { origin, holder, authority: None, method, path: "", query: "", headers, has_body: false };
                 let parameters = Parameters::parse("", &[]).expect("no parameters");
-                events(service, View::Public, &question, &parameters).await.expect("a stream")
+                events(service, Visibility::Public, &request, &parameters).await.expect("a stream")
             };
             let mut first = ask(Holder::User(0)).await;
             let mut open = Vec::new();
@@ -184,7 +184,7 @@ mod tests {
             while service.counters.streams.get() != STREAMS_MAX as u64 {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(service.counters.crowded.get(), STREAMS_MAX as u64 + 1);
+            assert_eq!(service.counters.evictions.get(), STREAMS_MAX as u64 + 1);
             let Content::Stream(parts) = &mut first.body_mut().content else { panic!("not a stream") };
             assert!(parts.recv().await.is_some() && !parts.is_closed(), "root keeps its own");
             drop((first, open));
@@ -211,7 +211,7 @@ mod tests {
             for _ in 0..STREAMS {
                 let (sender, receiver) = mpsc::channel(STREAM_QUEUE_MAX);
                 let state = Events { after: service.last_event(), snapshots: true, deltas: true, number: 0 };
-                tokio::spawn(send(Arc::clone(&service), View::Public, state, sender));
+                tokio::spawn(send(Arc::clone(&service), Visibility::Public, state, sender));
                 readers.push(receiver);
             }
             // The parts of the frame after the first. A stream with unread parts is behind, and gets no news.
@@ -234,13 +234,13 @@ mod tests {
 
     /// Snapshots are no news for a stream without snapshots, so it needs keep-alives: proxies close idle connections.
     #[test]
-    fn keep_alives_come_though_every_snapshot_wakes_the_stream() {
+    fn keep_alives_are_sent_although_every_snapshot_wakes_the_stream() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
         runtime.block_on(async {
             let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
             let (sender, mut receiver) = mpsc::channel(STREAM_QUEUE_MAX);
             let state = Events { after: service.last_event(), snapshots: false, deltas: false, number: 0 };
-            tokio::spawn(send(Arc::clone(&service), View::Public, state, sender));
+            tokio::spawn(send(Arc::clone(&service), Visibility::Public, state, sender));
             let sampled = Arc::clone(&service);
             tokio::spawn(async move {
                 loop {

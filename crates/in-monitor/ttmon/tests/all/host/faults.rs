@@ -102,16 +102,16 @@ fn a_full_state_directory_is_reported() {
     };
     run("mount", &["-t", "tmpfs", "-o", "size=8m", "tmpfs", &path]);
     let service = start_service(&["--sim", "n150", "--state-dir", &format!("{path}/state"), "--interval", "0.2"]);
-    let told = format!("care: {path}/state is full");
-    assert!(!service.get("/readyz").body.contains(&told));
+    let warning = format!("warning: {path}/state is full");
+    assert!(!service.get("/readyz").body.contains(&warning));
     fs::write(directory.path().join("ballast"), vec![1; 7 << 20]).expect("ballast");
     let ready = service.get("/readyz");
-    assert!(ready.status == 200 && ready.body.contains(&told), "{}", ready.body);
+    assert!(ready.status == 200 && ready.body.contains(&warning), "{}", ready.body);
     let points = || service.get("/api/v1/history?since=60&fields=temperature").json()["points"].as_u64();
     let before = points();
     service.until("going on", || points() > before);
     fs::remove_file(directory.path().join("ballast")).expect("room");
-    assert!(!service.get("/readyz").body.contains(&told));
+    assert!(!service.get("/readyz").body.contains(&warning));
     drop(service);
     run("umount", &[&path]);
 }

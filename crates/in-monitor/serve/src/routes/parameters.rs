@@ -114,7 +114,7 @@ fn decoded(text: &str) -> Option<String> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Recorders {
+pub(super) struct RecorderQuery {
     pub(super) pid: Option<u32>,
     /// Empty means all devices.
     pub(super) devices: Vec<DeviceId>,
@@ -122,8 +122,8 @@ pub(super) struct Recorders {
     pub(super) limit: usize,
 }
 
-pub(super) fn recorders(parameters: &Parameters) -> Result<Recorders, Problem> {
-    Ok(Recorders {
+pub(super) fn recorders(parameters: &Parameters) -> Result<RecorderQuery, Problem> {
+    Ok(RecorderQuery {
         pid: parameters.pid()?,
         devices: devices(parameters)?,
         follow: parameters.truth("follow", true)?,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_once_and_known() {
+    fn unknown_and_repeated_parameters_are_refused() {
         let parse = |query| Parameters::parse(query, KNOWN);
         assert_eq!(parse("pid=7&limit=%32").map(|parameters| buffers(&parameters)), Ok(Ok((Some(7), 2))));
         assert_eq!(parse("").map(|parameters| buffers(&parameters)), Ok(Ok((None, BUFFERS_DEFAULT))));
