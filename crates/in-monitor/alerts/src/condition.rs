@@ -139,21 +139,21 @@ impl Condition {
         self.any.iter().flatten()
     }
 
-    /// Returns the windows of earlier values that [`Condition::judge`] needs for a device.
+    /// Returns the windows of earlier values that [`Condition::evaluate`] needs for a device.
     pub(crate) fn windows(&self) -> Vec<Window> {
         self.comparisons().filter_map(|comparison| comparison.left.over).map(|(_, span)| Window::new(span)).collect()
     }
 
     /// Evaluates the condition. Returns `None` if a missing value decides the result. Adds the current values to `windows`, which belong to
     /// the device.
-    pub(crate) fn judge(&self, at: Duration, device: &Device, windows: &mut [Window]) -> Option<bool> {
+    pub(crate) fn evaluate(&self, at: Duration, device: &Device, windows: &mut [Window]) -> Option<bool> {
         let mut windows = windows.iter_mut();
         let mut result = Some(false);
         for all in &self.any {
             let mut holds = Some(true);
             for comparison in all {
                 // Every window gets its value, independent of the other comparisons.
-                holds = and(holds, comparison.judge(at, device, &mut windows));
+                holds = and(holds, comparison.evaluate(at, device, &mut windows));
             }
             result = or(result, holds);
         }
@@ -174,7 +174,7 @@ fn or(one: Option<bool>, other: Option<bool>) -> Option<bool> {
 }
 
 impl Comparison {
-    fn judge<'w>(&self, at: Duration, device: &Device, windows: &mut impl Iterator<Item = &'w mut Window>) -> Option<bool> {
+    fn evaluate<'w>(&self, at: Duration, device: &Device, windows: &mut impl Iterator<Item = &'w mut Window>) -> Option<bool> {
         // A remote chip has the state of its gateway. One alert is enough.
         let is_echo = self.left.field.name == "state" && device.via.is_ok();
         // Without a value it is unknown whether the comparison is true.

@@ -49,7 +49,7 @@ struct Chip {
 
 #[derive(Debug, Default)]
 struct RuleState {
-    standing: Status,
+    status: Status,
     when: Vec<Window>,
     clear: Vec<Window>,
 }
@@ -102,9 +102,9 @@ impl Engine {
             }
             let mut device = listed.cloned().unwrap_or_else(|| vanished(*id));
             chip.identity.complete(&mut device);
-            let moment = SampleTime { at, time: snapshot.time, may_fire };
+            let sampled = SampleTime { at, time: snapshot.time, may_fire };
             for (rule, state) in self.rules.iter().zip(&mut chip.states) {
-                changed.extend(state.judge(rule, &device, moment));
+                changed.extend(state.evaluate(rule, &device, sampled));
             }
         }
         for alert in changed.iter().filter(|alert| alert.phase == Phase::Resolved) {
@@ -128,13 +128,13 @@ impl Engine {
         for (rule, state) in self.rules.iter().zip(&mut states) {
             if let Some(saved) = self.saved.iter().find(|saved| saved.rule == rule.name && saved.device == device.id) {
                 let alert = Alert { phase: Phase::Firing, fired: Some(saved.fired), ..Alert::new(rule, device, saved.since) };
-                state.standing = Status::Firing { alert, clear: None };
+                state.status = Status::Firing { alert, clear: None };
             }
         }
         self.saved.retain(|saved| saved.device != device.id);
         let chip = Chip { identity: ChipIdentity::of(device), is_remote, states };
         for state in self.chips.insert(device.id, chip).into_iter().flat_map(|old| old.states) {
-            if let Status::Firing { alert, .. } = state.standing {
+            if let Status::Firing { alert, .. } = state.status {
                 changed.push(alert.ended(time));
             }
         }
@@ -142,11 +142,11 @@ impl Engine {
 
     /// Returns all alerts: firing first, then pending, then resolved.
     pub fn listing(&self) -> Listing {
-        let standing = self.chips.values().flat_map(|chip| &chip.states).filter_map(|state| match &state.standing {
+        let current = self.chips.values().flat_map(|chip| &chip.states).filter_map(|state| match &state.status {
             Status::Idle => None,
             Status::Pending { alert, .. } | Status::Firing { alert, .. } => Some(alert),
         });
-        let mut alerts: Vec<Alert> = standing.chain(&self.resolved).cloned().collect();
+        let mut alerts: Vec<Alert> = current.chain(&self.resolved).cloned().collect();
         alerts.sort_by_key(|alert| (alert.phase, std::cmp::Reverse(alert.rule.severity), alert.rule.name.clone(), alert.device));
         Listing { alerts }
     }
@@ -163,23 +163,23 @@ struct SampleTime {
 impl RuleState {
     fn new(rule: &Rule) -> Self {
         let clear = rule.clear.as_ref().map_or_else(Vec::new, |clear| clear.windows());
-        Self { standing: Status::Idle, when: rule.when.windows(), clear }
+        Self { status: Status::Idle, when: rule.when.windows(), clear }
     }
 
-    fn judge(&mut self, rule: &Arc<Rule>, device: &Device, SampleTime { at, time, may_fire }: SampleTime) -> Option<Alert> {
-        let holds = rule.when.judge(at, device, &mut self.when);
+    fn evaluate(&mut self, rule: &Arc<Rule>, device: &Device, SampleTime { at, time, may_fire }: SampleTime) -> Option<Alert> {
+        let holds = rule.when.evaluate(at, device, &mut self.when);
         let is_clear = match &rule.clear {
             // A missing value counts as clear.
-            Some(clear) => clear.judge(at, device, &mut self.clear) != Some(false) && holds != Some(true),
+            Some(clear) => clear.evaluate(at, device, &mut self.clear) != Some(false) && holds != Some(true),
             None => holds != Some(true),
         };
-        if matches!(self.standing, Status::Idle) && holds == Some(true) {
-            self.standing = Status::Pending { since: at, alert: Alert::new(rule, device, time) };
+        if matches!(self.status, Status::Idle) && holds == Some(true) {
+            self.status = Status::Pending { since: at, alert: Alert::new(rule, device, time) };
         }
-        match &mut self.standing {
+        match &mut self.status {
             Status::Idle => None,
             Status::Pending { .. } if holds != Some(true) => {
-                self.standing = Status::Idle;
+                self.status = Status::Idle;
                 None
             }
             Status::Pending { since, alert } => {
@@ -188,7 +188,7 @@ impl RuleState {
                     return None;
                 }
                 let alert = Alert { phase: Phase::Firing, fired: Some(time), ..alert.clone() };
-                self.standing = Status::Firing { alert: alert.clone(), clear: None };
+                self.status = Status::Firing { alert: alert.clone(), clear: None };
                 Some(alert)
             }
             Status::Firing { alert, clear } if !is_clear => {
@@ -202,7 +202,7 @@ impl RuleState {
                     return None;
                 }
                 let alert = alert.clone().ended(ended);
-                self.standing = Status::Idle;
+                self.status = Status::Idle;
                 Some(alert)
             }
         }

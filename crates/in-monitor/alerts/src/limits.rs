@@ -37,7 +37,7 @@ pub(crate) const ARGUMENTS_MAX: usize = 64;
 pub(crate) const COMMAND_TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// Default time limit of a command.
 pub(crate) const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// Number of parts of a rule's window. With 30 parts, an increase over 5 minutes has a resolution of 10 seconds.
-pub(crate) const WINDOW_PARTS: u64 = 30;
+/// Number of buckets of a rule's window. With 30 buckets, an increase over 5 minutes has a resolution of 10 seconds.
+pub(crate) const WINDOW_BUCKETS: u64 = 30;
 /// Longest summary of an alert.
 pub(crate) const SUMMARY_BYTES_MAX: usize = 512;

@@ -23,18 +23,18 @@ impl Outbox {
     /// Returns the alerts to send now: those that fired or ended. When a silence ends, the alerts that it silenced and that still fire are
     /// sent. If an alert was sent before it was silenced, its end is sent too.
     pub fn take(&mut self, changed: &[Alert], listing: &Listing, silences: &[Silence], now: UnixTime) -> Vec<Alert> {
-        let mut told = Vec::new();
+        let mut messages = Vec::new();
         for alert in changed.iter().filter(|alert| alert.phase == Phase::Resolved) {
             if self.announced.remove(&(alert.rule.name.clone(), alert.device)) {
-                told.push(alert.clone());
+                messages.push(alert.clone());
             }
         }
         for alert in listing.firing() {
             let is_silenced = silences.iter().any(|silence| silence.covers(alert, now));
             if !is_silenced && self.announced.insert((alert.rule.name.clone(), alert.device)) {
-                told.push(alert.clone());
+                messages.push(alert.clone());
             }
         }
-        told
+        messages
     }
 }

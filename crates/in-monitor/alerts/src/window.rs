@@ -3,20 +3,20 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::limits::WINDOW_PARTS;
+use crate::limits::WINDOW_BUCKETS;
 
-/// The recent values of one field of one device, in parts of the span.
+/// The recent values of one field of one device, in buckets of the span.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     span: Duration,
-    parts: VecDeque<Part>,
+    buckets: VecDeque<Bucket>,
     last: Option<f64>,
-    /// The first part with a value, to detect that the history is too short.
+    /// The first bucket with a value, to detect that the history is too short.
     first: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct Bucket {
     number: u64,
     lowest: f64,
     highest: f64,
@@ -25,35 +25,35 @@ struct Part {
 
 impl Window {
     pub(crate) fn new(span: Duration) -> Self {
-        Self { span, parts: VecDeque::new(), last: None, first: None }
+        Self { span, buckets: VecDeque::new(), last: None, first: None }
     }
 
     fn number(&self, at: Duration) -> u64 {
-        let part = (self.span.as_nanos() / u128::from(WINDOW_PARTS)).max(1);
-        u64::try_from(at.as_nanos() / part).unwrap_or(u64::MAX)
+        let bucket = (self.span.as_nanos() / u128::from(WINDOW_BUCKETS)).max(1);
+        u64::try_from(at.as_nanos() / bucket).unwrap_or(u64::MAX)
     }
 
     /// Adds a value. A missing value leaves a gap.
     pub(crate) fn add(&mut self, at: Duration, value: Option<f64>) {
         let number = self.number(at);
         // If the clock goes back, start again.
-        if self.parts.back().is_some_and(|part| part.number > number) {
+        if self.buckets.back().is_some_and(|bucket| bucket.number > number) {
             *self = Self::new(self.span);
         }
-        while self.parts.front().is_some_and(|part| part.number + 2 * WINDOW_PARTS <= number) {
-            self.parts.pop_front();
+        while self.buckets.front().is_some_and(|bucket| bucket.number + 2 * WINDOW_BUCKETS <= number) {
+            self.buckets.pop_front();
         }
         let Some(value) = value.filter(|value| value.is_finite()) else { return };
         // A falling counter was reset, or a process ended and its share was subtracted. Neither is an increase.
         let increase = self.last.map_or(0.0, |last| (value - last).max(0.0));
         self.last = Some(value);
         self.first.get_or_insert(number);
-        match self.parts.back_mut().filter(|part| part.number == number) {
-            Some(part) => {
-                (part.lowest, part.highest) = (part.lowest.min(value), part.highest.max(value));
-                part.increase += increase;
+        match self.buckets.back_mut().filter(|bucket| bucket.number == number) {
+            Some(bucket) => {
+                (bucket.lowest, bucket.highest) = (bucket.lowest.min(value), bucket.highest.max(value));
+                bucket.increase += increase;
             }
-            None => self.parts.push_back(Part { number, lowest: value, highest: value, increase }),
+            None => self.buckets.push_back(Bucket { number, lowest: value, highest: value, increase }),
         }
     }
 
@@ -61,17 +61,17 @@ impl Window {
     pub(crate) fn increase(&self, at: Duration) -> Option<f64> {
         self.last?;
         let now = self.number(at);
-        Some(self.parts.iter().filter(|part| part.number + WINDOW_PARTS > now).map(|part| part.increase).sum())
+        Some(self.buckets.iter().filter(|bucket| bucket.number + WINDOW_BUCKETS > now).map(|bucket| bucket.increase).sum())
     }
 
     /// Returns the lowest value of the span minus the highest value of the span before: the permanent growth.
     pub(crate) fn growth(&self, at: Duration) -> Option<f64> {
         let now = self.number(at);
         // Both spans must be complete.
-        self.first.filter(|first| first.saturating_add(2 * WINDOW_PARTS - 1) <= now)?;
-        let is_recent = |part: &&Part| part.number + WINDOW_PARTS > now;
-        let lowest = self.parts.iter().filter(is_recent).map(|part| part.lowest).reduce(f64::min)?;
-        let highest = self.parts.iter().filter(|part| !is_recent(part)).map(|part| part.highest).reduce(f64::max)?;
+        self.first.filter(|first| first.saturating_add(2 * WINDOW_BUCKETS - 1) <= now)?;
+        let is_recent = |bucket: &&Bucket| bucket.number + WINDOW_BUCKETS > now;
+        let lowest = self.buckets.iter().filter(is_recent).map(|bucket| bucket.lowest).reduce(f64::min)?;
+        let highest = self.buckets.iter().filter(|bucket| !is_recent(bucket)).map(|bucket| bucket.highest).reduce(f64::max)?;
         Some(lowest - highest)
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_window_is_bounded_and_survives_a_clock_that_goes_back() {
         let (mut window, at) = fed((0..5000).map(f64::from));
-        assert!(window.parts.len() <= 2 * usize::try_from(WINDOW_PARTS).unwrap() + 1);
+        assert!(window.buckets.len() <= 2 * usize::try_from(WINDOW_BUCKETS).unwrap() + 1);
         window.add(at - Duration::from_secs(3000), Some(1.0));
         assert_eq!(window.increase(at), Some(0.0));
         window.add(at, None);

@@ -17,13 +17,13 @@ fn device() -> Device {
     device
 }
 
-fn judged(text: &str) -> Option<bool> {
+fn evaluated(text: &str) -> Option<bool> {
     let condition = Condition::parse(text).unwrap_or_else(|why| panic!("{text}: {why}"));
-    condition.judge(AT, &device(), &mut condition.windows())
+    condition.evaluate(AT, &device(), &mut condition.windows())
 }
 
 #[test]
-fn conditions_are_judged() {
+fn conditions_are_evaluated() {
     for (text, expected) in [
         ("temperature >= 84", Some(true)),
         ("temperature > 84", Some(false)),
@@ -44,7 +44,7 @@ fn conditions_are_judged() {
         ("growth(memory.used, 30m) > 1G", None),
         ("board == \"n300\"", None),
     ] {
-        assert_eq!(judged(text), expected, "{text}");
+        assert_eq!(evaluated(text), expected, "{text}");
     }
 }
 
@@ -106,9 +106,9 @@ fn conditions_have_a_meaning_in_promql() {
 fn a_remote_chip_does_not_repeat_the_state_of_its_gateway() {
     let condition = Condition::parse("state == \"gone\"").expect("a condition");
     let mut chip = vanished(DeviceId(5));
-    assert_eq!(condition.judge(AT, &chip, &mut []), Some(true));
+    assert_eq!(condition.evaluate(AT, &chip, &mut []), Some(true));
     chip.via = Ok(DeviceId(0));
-    assert_eq!(condition.judge(AT, &chip, &mut []), None);
+    assert_eq!(condition.evaluate(AT, &chip, &mut []), None);
 }
 
 proptest! {
@@ -116,7 +116,7 @@ proptest! {
     fn any_text_is_read_or_refused(text in "\\PC{0,60}", near in "(temperature|state|and|or|increase|growth|[ ()>=<!*,\"0-9a-z.%]){0,20}") {
         for text in [text, near] {
             if let Ok(condition) = Condition::parse(&text) {
-                let _ = condition.judge(AT, &device(), &mut condition.windows());
+                let _ = condition.evaluate(AT, &device(), &mut condition.windows());
                 let _ = condition.promql();
                 prop_assert_eq!(Condition::parse(&condition.to_string()).map(|again| again.to_string()), Ok(condition.to_string()));
             }

@@ -46,19 +46,19 @@ fn snapshot(second: u64, temperatures: &[Reading<f64>]) -> Snapshot {
 struct TestDevice {
     engine: Engine,
     second: u64,
-    told: Vec<(u64, Phase)>,
+    changes: Vec<(u64, Phase)>,
 }
 
 impl TestDevice {
     fn new(text: &str, grace: u64) -> Self {
-        Self { engine: Engine::new(rules(text), Duration::from_secs(grace)), second: 0, told: Vec::new() }
+        Self { engine: Engine::new(rules(text), Duration::from_secs(grace)), second: 0, changes: Vec::new() }
     }
 
     fn see(&mut self, temperature: Reading<f64>, seconds: u64) {
         for _ in 0..seconds {
             self.second += 1;
             let events = self.engine.observe(Duration::from_secs(self.second), &snapshot(self.second, &[temperature]));
-            self.told.extend(events.iter().map(|event| (self.second, event.phase)));
+            self.changes.extend(events.iter().map(|event| (self.second, event.phase)));
         }
     }
 }
@@ -68,16 +68,16 @@ fn an_alert_fires_and_ends_with_hysteresis() {
     let mut hot = TestDevice::new(&format!("{HOT}\nfor = \"5s\""), 0);
     hot.see(Ok(70.0), 3);
     hot.see(Ok(95.0), 5);
-    assert_eq!(hot.told, [], "five seconds pass between six samples");
+    assert_eq!(hot.changes, [], "five seconds pass between six samples");
     hot.see(Ok(95.0), 1);
-    assert_eq!(hot.told, [(9, Phase::Firing)]);
+    assert_eq!(hot.changes, [(9, Phase::Firing)]);
     hot.see(Ok(85.0), 100);
     hot.see(Ok(75.0), 60);
     hot.see(Ok(85.0), 1);
     hot.see(Ok(75.0), 60);
-    assert_eq!(hot.told.len(), 1, "85 is not clear, and the minute begins anew");
+    assert_eq!(hot.changes.len(), 1, "85 is not clear, and the minute begins anew");
     hot.see(Ok(75.0), 1);
-    assert_eq!(hot.told[1], (231, Phase::Resolved));
+    assert_eq!(hot.changes[1], (231, Phase::Resolved));
     let listing = hot.engine.listing();
     assert_eq!((listing.alerts.len(), listing.alerts[0].phase), (1, Phase::Resolved));
     // The end is the time when the condition became clear, not the end of `clear_for`.
@@ -93,19 +93,19 @@ fn a_condition_that_holds_too_shortly_is_no_alert() {
         hot.see(Ok(95.0), 5);
         hot.see(Ok(89.0), 1);
     }
-    assert_eq!(hot.told, []);
+    assert_eq!(hot.changes, []);
 }
 
 #[test]
-fn a_value_that_is_missing_begins_nothing_and_ends_what_was() {
+fn a_missing_value_starts_no_alert_and_ends_a_firing_one() {
     let mut hot = TestDevice::new(HOT, 0);
     hot.see(Err(Missing::Timeout), 100);
     hot.see(Ok(95.0), 1);
     hot.see(Err(Missing::Timeout), 60);
     hot.see(Ok(95.0), 1);
-    assert_eq!(hot.told, [(101, Phase::Firing)]);
+    assert_eq!(hot.changes, [(101, Phase::Firing)]);
     hot.see(Err(Missing::Gone), 61);
-    assert_eq!(hot.told[1..], [(223, Phase::Resolved)]);
+    assert_eq!(hot.changes[1..], [(223, Phase::Resolved)]);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn nothing_fires_at_the_start_and_then_all_at_once() {
 
 /// A restarted service neither sends an alert twice nor loses one.
 #[test]
-fn alerts_of_an_earlier_run_go_on() {
+fn alerts_of_an_earlier_run_continue() {
     let mut before = TestDevice::new(HOT, 0);
     before.see(Ok(95.0), 5);
     let saved = before.engine.listing().saved();
@@ -129,14 +129,14 @@ fn alerts_of_an_earlier_run_go_on() {
     let mut after = TestDevice::new(HOT, 10);
     after.engine.restore(saved.clone());
     after.see(Ok(95.0), 30);
-    assert_eq!(after.told, []);
+    assert_eq!(after.changes, []);
     assert_eq!(after.engine.listing().saved(), saved);
     after.see(Ok(70.0), 61);
-    assert_eq!(after.told, [(91, Phase::Resolved)]);
+    assert_eq!(after.changes, [(91, Phase::Resolved)]);
     let mut without = TestDevice::new("when = \"temperature > 1000\"", 0);
     without.engine.restore(vec![Saved { rule: "other".to_owned(), ..saved[0].clone() }]);
     without.see(Ok(95.0), 100);
-    assert_eq!((without.told, without.engine.listing().alerts.len()), (vec![], 0), "a rule that is no longer there");
+    assert_eq!((without.changes, without.engine.listing().alerts.len()), (vec![], 0), "a rule that is no longer there");
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn a_device_that_is_no_longer_listed_is_gone() {
     engine.observe(Duration::from_secs(1), &two(1));
     let one = snapshot(2, &[Ok(50.0)]);
     let events = engine.observe(Duration::from_secs(2), &one);
-    let told: Vec<_> = events.iter().map(|event| (event.rule.name.as_str(), event.device, event.phase)).collect();
-    assert_eq!(told, [("gone", DeviceId(1), Phase::Firing)]);
+    let changes: Vec<_> = events.iter().map(|event| (event.rule.name.as_str(), event.device, event.phase)).collect();
+    assert_eq!(changes, [("gone", DeviceId(1), Phase::Firing)]);
     assert!(events[0].chip.contains(&("asic_id", "0000000000000001".to_owned())), "{:?}", events[0].chip);
     for second in 3..30 {
         engine.observe(Duration::from_secs(second), &two(second));
@@ -156,7 +156,7 @@ fn a_device_that_is_no_longer_listed_is_gone() {
 }
 
 #[test]
-fn another_chip_in_its_place_has_no_alerts() {
+fn another_chip_with_the_same_id_has_no_alerts() {
     let mut engine = Engine::new(rules(HOT), Duration::ZERO);
     engine.observe(Duration::from_secs(1), &snapshot(1, &[Ok(95.0)]));
     let mut other = snapshot(2, &[Ok(50.0)]);
@@ -178,8 +178,8 @@ fn silences_hold_back_and_lasting_alerts_are_sent_when_they_end() {
     let mut step = |second: u64, temperature: f64, silences: &[Silence]| {
         let seen = snapshot(second, &[Ok(temperature)]);
         let events = engine.observe(Duration::from_secs(second), &seen);
-        let told = outbox.take(&events, &engine.listing(), silences, seen.time);
-        told.iter().map(|event| event.phase).collect::<Vec<_>>()
+        let messages = outbox.take(&events, &engine.listing(), silences, seen.time);
+        messages.iter().map(|event| event.phase).collect::<Vec<_>>()
     };
     assert_eq!(step(1, 95.0, &[silence(10)]), []);
     assert_eq!(step(10, 95.0, &[silence(10)]), [Phase::Firing], "it has ended");
@@ -198,7 +198,7 @@ fn messages_for(samples: impl IntoIterator<Item = bool>) -> (usize, u64) {
     for is_hot in samples {
         hot.see(Ok(if is_hot { 95.0 } else { 70.0 }), 1);
     }
-    (hot.told.len(), 2 * (hot.second / 60 + 1))
+    (hot.changes.len(), 2 * (hot.second / 60 + 1))
 }
 
 #[test]
