@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_sort_is_read_back() {
+    fn every_kind_of_event_is_read_back() {
         let at = |line| Some(Arc::new(SourceLine { file: "/me/model.py".into(), line, function: "forward".into() }));
         let large = Large { address: 0x2000, size: 77, per_bank: 0, tag: String::new(), operation: "matmul".to_owned(), line: at(9) };
         let refusal = |what| Refusal {

@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_is_never_made_up() {
+    fn an_unknown_age_is_missing() {
         let now = UnixTime(1_700_000_000_000_000_000);
         assert_eq!(age_seconds(UnixTime(now.0 - 1_234_567_890), now), Some(1.234));
         assert_eq!(age_seconds(UnixTime(now.0 + 1), now), Some(0.0));

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_other_lines_than_its_mark_says() {
+    fn a_frame_whose_lines_differ_from_its_mark_is_damaged() {
         let with_frame = |text: &str, lines: u32| {
             let (mut bytes, frame) = (recorded(0), zstd::bulk::compress(text.as_bytes(), LEVEL).unwrap());
             bytes.extend(SKIPPABLE.to_le_bytes());

@@ -80,7 +80,7 @@ fn every_field_is_where_its_name_says() {
 }
 
 #[test]
-fn keys_stand_in_the_order_of_the_table() {
+fn keys_are_in_the_order_of_the_table() {
     let text = to_string(&SnapshotJson { snapshot: &machine::n300(), version: "0.1.0" }, Layout::Line);
     let device = &text[text.find("\"devices\"").unwrap()..];
     let places: Vec<_> = DEVICE
@@ -92,7 +92,7 @@ fn keys_stand_in_the_order_of_the_table() {
 }
 
 #[test]
-fn the_seeds_shape_is_kept() {
+fn the_document_has_the_required_shape() {
     let document = parsed(&machine::n300());
     let device = &document["devices"][0];
     assert_eq!(document["schema"], 1);
@@ -196,7 +196,7 @@ fn unknown_parts_have_a_reason_and_totals_stay_exact() {
 }
 
 #[test]
-fn programs_launches_and_coverage() {
+fn programs_launches_and_coverage_are_written() {
     let document = memory(&machine::hooked());
     let allocator = &document["allocators"][0];
     let cb = &allocator["kinds"]["cb"];
@@ -241,7 +241,7 @@ fn an_invalid_ledger_is_reported_in_time() {
 }
 
 #[test]
-fn parts_of_the_memory_document_come_when_asked_for() {
+fn optional_parts_of_the_memory_document_are_written_on_request() {
     let snapshot = machine::hooked();
     let document = MemoryJson { snapshot: SnapshotJson { snapshot: &snapshot, version: "0.1.0" }, parts: MemoryParts::default() };
     let text = to_string(&document, Layout::Line);
@@ -264,7 +264,7 @@ fn unmapped_ids_are_decimal_text() {
 }
 
 #[test]
-fn numbers_look_sane() {
+fn numbers_are_rounded() {
     let text = |number: f64, unit: Unit| serde_json::to_string(&rounded(number, unit)).unwrap();
     assert_eq!(text(54_312.0 / 1e3, Unit::Celsius), "54.312");
     assert_eq!((text(12.0, Unit::Watts), text(1.0 / 3.0, Unit::None)), ("12.0".to_owned(), "0.333".to_owned()));
@@ -272,7 +272,7 @@ fn numbers_look_sane() {
 }
 
 #[test]
-fn layouts_and_ends() {
+fn both_layouts_have_the_same_content_and_end_with_a_newline() {
     let (snapshot, mut line, mut pretty) = (machine::n300(), Vec::new(), Vec::new());
     let document = SnapshotJson { snapshot: &snapshot, version: "0.1.0" };
     write(&document, Layout::Line, &mut line).unwrap();
@@ -323,7 +323,7 @@ proptest! {
 }
 
 #[test]
-fn time_of_a_host_called_time() {
+fn the_time_of_a_host_named_time_is_found() {
     let written = r#"{"schema":1,"host":"time","time":"2026-11-15T08:12:45.120Z"}"#;
     assert_eq!(time_of(written), ttmon_model::units::UnixTime::parse_rfc3339("2026-11-15T08:12:45.120Z"));
     assert!(time_of(written).is_some() && time_of(r#"{"host":"time"}"#).is_none());
@@ -392,7 +392,7 @@ fn other_texts_are_rejected() {
 
 /// A hostile service sends millions of the smallest elements of each list. None is stored beyond the limits.
 #[test]
-fn more_than_any_host_has_is_refused() {
+fn documents_larger_than_those_of_any_host_are_refused() {
     use ttmon_model::limits::{DOCUMENT_ALLOCATORS_MAX, DOCUMENT_DEVICES_MAX, DOCUMENT_PROCESSES_MAX, DOCUMENT_USES_MAX};
     let document = |name: &str, element: &str, count: usize| {
         let list = vec![element; count].join(",");
