@@ -1,4 +1,4 @@
-//! OpenConnections connections and event streams, and their holders. A new connection is always accepted. If all slots are in use, the user or address
+//! Open connections and event streams, and their holders. A new connection is always accepted. If all slots are in use, the user or address
 //! with the most connections loses its oldest one; idle connections are closed before those with a response in progress.
 //!
 //! So idle connections never block other clients, however many there are, and root and scrapers need no reserved slots.

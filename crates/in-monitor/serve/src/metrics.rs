@@ -19,33 +19,53 @@ use ttmon_model::{Device, Kind, Reading, Snapshot};
 pub(crate) use gzip::{deflated, gzip_of};
 pub(crate) use service::{AlertFigures, Count, Counters, MessageFigures, PageAddress, ServiceFigures};
 pub(crate) use writer::Dialect;
-use writer::{Family, SeriesType, Writer};
+use writer::{Family, Writer};
 
 use crate::chips::Chips;
 use crate::limits::{PROCESS_SERIES_MAX, WORKLOADS_MAX};
 
-/// Series that are not in the field table: name, type, base unit, description. docs/metrics.md lists them too.
-#[rustfmt::skip] // one row per line
+/// Series that are not in the field table. docs/metrics.md lists them too.
 pub(crate) mod families {
-    use super::{Family, SeriesType};
-
-    pub(crate) const DEVICE_INFO: Family = Family { name: "ttmon_device_info", sort: SeriesType::Info, unit: "", labels: DEVICE_LABELS, help: "A device: its ids, serial, chip and location." };
-    pub(crate) const FIRMWARE_INFO: Family = Family { name: "ttmon_device_firmware_info", sort: SeriesType::Info, unit: "", labels: FIRMWARE_LABELS, help: "Versions of a device's firmware." };
-    pub(crate) const STATE: Family = Family { name: "ttmon_device_state", sort: SeriesType::Gauge, unit: "", labels: "device, bdf, board, arch, asic_id, state", help: "1 for the state a device is in, 0 for the others (lean: no series): ok, resetting, gone, unreadable, unknown, starting." };
-    pub(crate) const HEALTH: Family = Family { name: "ttmon_device_health", sort: SeriesType::Gauge, unit: "", labels: "device, bdf, board, arch, asic_id, health", help: "1 for the health of a device, 0 for the others (lean: no series): ok, warning, critical, unknown." };
-    pub(crate) const PROCESSES: Family = Family { name: "ttmon_device_processes", sort: SeriesType::Gauge, unit: "", labels: CHIP, help: "Processes on the device whose names are known." };
-    pub(crate) const WORKLOAD_INFO: Family = Family { name: "ttmon_workload_info", sort: SeriesType::Info, unit: "", labels: "device, asic_id, namespace, pod, container, pod_uid, container_id, slurm_job", help: "A container, pod or Slurm job on a device, by name and by id: join on device and asic_id." };
-    pub(crate) const HELD: Family = Family { name: "ttmon_device_held_seconds_total", sort: SeriesType::Counter, unit: "seconds", labels: CHIP, help: "Time in which a process had the device open, since the service started." };
-    pub(crate) const ACQUISITIONS: Family = Family { name: "ttmon_device_acquisitions_total", sort: SeriesType::Counter, unit: "", labels: CHIP, help: "How often a process opened the device, since the service started." };
-    pub(crate) const PROCESS_MEMORY: Family = Family { name: "ttmon_process_memory_used_bytes", sort: SeriesType::Gauge, unit: "bytes", labels: "device, pid, name, kind", help: "Memory of a process on a device; only with --process-metrics." };
-    pub(crate) const PROCESS_INFO: Family = Family { name: "ttmon_process_info", sort: SeriesType::Info, unit: "", labels: PROCESS_LABELS, help: "A process: owner, container, pod and job; only with --process-metrics." };
+    use super::Family;
 
     /// Labels of the series of a device.
     pub(crate) const CHIP: &str = "device, bdf, board, arch, asic_id";
-    pub(crate) const DEVICE_LABELS: &str = "device, asic_id, asic_id_decimal, unique_id, serial, chip, location";
-    pub(crate) const FIRMWARE_LABELS: &str = "device, asic_id, firmware, m3_fw, arc_fw, eth_fw";
+    /// Labels of a workload, without those of its device.
     pub(crate) const WORKLOAD: &str = "namespace, pod, container, pod_uid, container_id, slurm_job";
-    pub(crate) const PROCESS_LABELS: &str = "pid, user, namespace, pod, container, pod_uid, container_id, slurm_job";
+
+    pub(crate) const DEVICE_INFO: Family = Family::info("ttmon_device_info", "A device: its ids, serial, chip and location.")
+        .labels("device, asic_id, asic_id_decimal, unique_id, serial, chip, location");
+    pub(crate) const FIRMWARE_INFO: Family = Family::info("ttmon_device_firmware_info", "Versions of a device's firmware.")
+        .labels("device, asic_id, firmware, m3_fw, arc_fw, eth_fw");
+    pub(crate) const STATE: Family = Family::gauge(
+        "ttmon_device_state",
+        "1 for the state a device is in, 0 for the others (lean: no series): ok, resetting, gone, unreadable, unknown, starting.",
+    )
+    .labels("device, bdf, board, arch, asic_id, state");
+    pub(crate) const HEALTH: Family = Family::gauge(
+        "ttmon_device_health",
+        "1 for the health of a device, 0 for the others (lean: no series): ok, warning, critical, unknown.",
+    )
+    .labels("device, bdf, board, arch, asic_id, health");
+    pub(crate) const PROCESSES: Family =
+        Family::gauge("ttmon_device_processes", "Processes on the device whose names are known.").labels(CHIP);
+    pub(crate) const WORKLOAD_INFO: Family =
+        Family::info("ttmon_workload_info", "A container, pod or Slurm job on a device, by name and by id: join on device and asic_id.")
+            .labels("device, asic_id, namespace, pod, container, pod_uid, container_id, slurm_job");
+    pub(crate) const HELD: Family =
+        Family::counter("ttmon_device_held_seconds_total", "Time in which a process had the device open, since the service started.")
+            .unit("seconds")
+            .labels(CHIP);
+    pub(crate) const ACQUISITIONS: Family =
+        Family::counter("ttmon_device_acquisitions_total", "How often a process opened the device, since the service started.")
+            .labels(CHIP);
+    pub(crate) const PROCESS_MEMORY: Family =
+        Family::gauge("ttmon_process_memory_used_bytes", "Memory of a process on a device; only with --process-metrics.")
+            .unit("bytes")
+            .labels("device, pid, name, kind");
+    pub(crate) const PROCESS_INFO: Family =
+        Family::info("ttmon_process_info", "A process: owner, container, pod and job; only with --process-metrics.")
+            .labels("pid, user, namespace, pod, container, pod_uid, container_id, slurm_job");
 
     /// Families of devices and processes, in the order of the scrape.
     #[cfg(test)]
@@ -139,12 +159,12 @@ fn labels<T>(table: &[Field<T>], item: &T, names: &'static str) -> Labels {
 
 fn family_of<T>(out: &mut Writer, field: &Field<T>, more: &str, series: impl FnOnce(&mut Writer)) {
     let Some(metric) = field.metric else { return };
-    let sort = match metric.kind {
-        MetricKind::Gauge => SeriesType::Gauge,
-        MetricKind::Counter => SeriesType::Counter,
-    };
     let help = format!("{}{more}", field.help);
-    out.family(&Family { name: metric.name, sort, unit: field.unit.base().name, labels: "", help: &help });
+    let family = match metric.kind {
+        MetricKind::Gauge => Family::gauge(metric.name, &help),
+        MetricKind::Counter => Family::counter(metric.name, &help),
+    };
+    out.family(&family.unit(field.unit.base().name));
     series(out);
 }
 
@@ -157,11 +177,11 @@ fn identities(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapsh
     };
     out.family(&families::DEVICE_INFO);
     for (_, device) in devices {
-        out.value(&labels(DEVICE, device, families::DEVICE_LABELS), &[], 1.0);
+        out.value(&labels(DEVICE, device, families::DEVICE_INFO.labels), &[], 1.0);
     }
     out.family(&families::FIRMWARE_INFO);
     for (_, device) in devices.iter().filter(|(_, device)| device.firmware.is_ok()) {
-        out.value(&labels(DEVICE, device, families::FIRMWARE_LABELS), &[], 1.0);
+        out.value(&labels(DEVICE, device, families::FIRMWARE_INFO.labels), &[], 1.0);
     }
     out.family(&families::STATE);
     for (labels, device) in devices {
@@ -225,7 +245,7 @@ fn each_process(out: &mut Writer, snapshot: &Snapshot) {
     }
     out.family(&families::PROCESS_INFO);
     for process in shown() {
-        out.value(&labels(PROCESS, process, families::PROCESS_LABELS), &[], 1.0);
+        out.value(&labels(PROCESS, process, families::PROCESS_INFO.labels), &[], 1.0);
     }
 }
 

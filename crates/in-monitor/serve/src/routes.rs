@@ -143,7 +143,8 @@ pub(crate) const ROUTES: &[Route] = &[
         parameters: &[
             Parameter {
                 name: "since",
-                schema: r#"{"anyOf": [{"type": "number", "minimum": 0, "maximum": 1000000000}, {"type": "string", "format": "date-time"}]}"#,
+                schema: r#"{"anyOf": [{"type": "number", "minimum": 0, "maximum": 1000000000},
+                                      {"type": "string", "format": "date-time"}]}"#,
                 help: "From this many seconds ago, or from a time in RFC 3339. Default: 600 seconds ago.",
             },
             Parameter {

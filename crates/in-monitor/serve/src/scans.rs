@@ -60,8 +60,9 @@ impl EndedLedgers {
 /// Freed memory is returned to the system after this many scans, because it takes a millisecond.
 const RELEASE_EVERY: usize = 32;
 
-const UNRESTRICTED: &str = "a thread that opens other users' files keeps rights that it does not need: it could not start its helper thread, or the \
-                            system call capset or seccomp is refused; allow both in SystemCallFilter= of the unit (docs/security.md)";
+const UNRESTRICTED: &str = "a thread that opens other users' files keeps rights that it does not need: it could not start its helper \
+                            thread, or the system call capset or seccomp is refused; allow both in SystemCallFilter= of the unit \
+                            (docs/security.md)";
 
 /// Handle of the scan thread for the sampler.
 #[derive(Debug)]

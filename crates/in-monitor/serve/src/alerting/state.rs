@@ -69,7 +69,10 @@ pub(super) fn read_saved(state: &Path) -> io::Result<(Vec<Saved>, usize)> {
 }
 
 pub(super) fn write_saved(state: &Path, saved: &[Saved]) -> io::Result<()> {
-    let entry = |saved: &Saved| json!({"rule": saved.rule, "device": saved.device.0, "since": saved.since.rfc3339(), "fired": saved.fired.rfc3339()});
+    let entry = |saved: &Saved| {
+        let (since, fired) = (saved.since.rfc3339(), saved.fired.rfc3339());
+        json!({"rule": saved.rule, "device": saved.device.0, "since": since, "fired": fired})
+    };
     let document = json!({"firing": saved.iter().map(entry).collect::<Vec<_>>()});
     ttmon_os::write(&state.join(SAVED), format!("{document}\n").as_bytes())
 }

@@ -85,9 +85,30 @@ pub(crate) struct Family<'a> {
     /// The base unit, which is the suffix of the name.
     pub(crate) unit: &'a str,
     /// The labels of the series.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for docs/metrics.md"))]
     pub(crate) labels: &'a str,
     pub(crate) help: &'a str,
+}
+
+impl<'a> Family<'a> {
+    pub(crate) const fn gauge(name: &'a str, help: &'a str) -> Self {
+        Self { name, sort: SeriesType::Gauge, unit: "", labels: "", help }
+    }
+
+    pub(crate) const fn counter(name: &'a str, help: &'a str) -> Self {
+        Self { sort: SeriesType::Counter, ..Self::gauge(name, help) }
+    }
+
+    pub(crate) const fn info(name: &'a str, help: &'a str) -> Self {
+        Self { sort: SeriesType::Info, ..Self::gauge(name, help) }
+    }
+
+    pub(crate) const fn unit(self, unit: &'a str) -> Self {
+        Self { unit, ..self }
+    }
+
+    pub(crate) const fn labels(self, labels: &'a str) -> Self {
+        Self { labels, ..self }
+    }
 }
 
 pub(crate) struct Writer {
@@ -119,10 +140,9 @@ impl Writer {
         }
     }
 
-    /// Writes a family with one series without labels, if there is a value.
-    pub(crate) fn one(&mut self, family: &Family<'_>, value: Option<f64>) {
-        self.family(family);
-        self.reading(&[], &[], value);
+    /// Writes the only series of a family, without labels, if there is a value.
+    pub(crate) fn one(&mut self, value: impl Into<Option<f64>>) {
+        self.reading(&[], &[], value.into());
     }
 
     /// Writes one series of the family if there is a value.
@@ -181,11 +201,14 @@ mod tests {
             ("text/plain", Dialect::Text),
             ("application/openmetrics-text; version=1.0.0", Dialect::Open),
             (
-                "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+                 text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
                 Dialect::Open,
             ),
             (
-                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,\
+                 application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,\
+                 text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
                 Dialect::Open,
             ),
             ("application/openmetrics-text; version=2.0.0, text/plain;q=0.5", Dialect::Text),
@@ -200,11 +223,11 @@ mod tests {
     #[test]
     fn hostile_labels_are_escaped() {
         let mut out = Writer::new(Dialect::Open);
-        out.family(&Family { name: "ttmon_x_info", sort: SeriesType::Info, unit: "", labels: "", help: "A\nB\\." });
+        out.family(&Family::info("ttmon_x_info", "A\nB\\."));
         out.value(&[("name", "a\"b\\c\nd".to_owned())], &[], 1.0);
-        out.family(&Family { name: "ttmon_y_total", sort: SeriesType::Counter, unit: "", labels: "", help: "Y." });
+        out.family(&Family::counter("ttmon_y_total", "Y."));
         out.reading(&[], &[], Some(2.5));
-        out.family(&Family { name: "ttmon_none", sort: SeriesType::Gauge, unit: "", labels: "", help: "N." });
+        out.family(&Family::gauge("ttmon_none", "N."));
         out.reading(&[], &[], None);
         assert_eq!(
             out.into_text(),
