@@ -1,11 +1,13 @@
-//! JSON of a device: the rows of `DEVICE`, its kinds of memory, and its processes.
+//! JSON of a device, written and read: the rows of `DEVICE`, its kinds of memory, and its processes.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::fields::{DEVICE, DEVICE_KIND, PROCESS_KIND};
 use ttmon_model::snapshot::DeviceUse;
-use ttmon_model::{Device, Process, Snapshot, Source};
+use ttmon_model::{Device, DeviceId, Kind, Missing, Process, Snapshot, Source};
 
-use crate::table::{Kinds, Object};
+use crate::figure::{Kinds, kernel_types};
+use crate::item::Item;
+use crate::object::Object;
 use crate::value::ReadingJson;
 
 /// Rows of `DEVICE` with this prefix are members of this object.
@@ -75,4 +77,26 @@ impl Serialize for HolderJson<'_> {
         object.kinds(PROCESS_KIND, &use_of.kinds)?;
         object.end()
     }
+}
+
+pub(crate) fn read(item: &Item<'_>) -> Option<Device> {
+    id(item)?;
+    let mut device = Device::absent();
+    item.fields(DEVICE, &mut device);
+    let kinds = item.part("memory").and_then(|memory| memory.part("kinds"));
+    for kind in Kind::ALL {
+        let memory = &mut device.memory.kinds[kind];
+        match kinds.as_ref().and_then(|kinds| kinds.part(kind.name())) {
+            Some(kind) => {
+                kind.fields(DEVICE_KIND, memory);
+                memory.figure.kernel_types = kernel_types(&kind);
+            }
+            None => DEVICE_KIND.iter().for_each(|field| (field.set)(memory, Err(Missing::NotExposed))),
+        }
+    }
+    Some(device)
+}
+
+pub(crate) fn id(item: &Item<'_>) -> Option<DeviceId> {
+    item.small("id").map(DeviceId)
 }

@@ -5,9 +5,9 @@ use ttmon_model::event::{BufferEvent, Large, Op, Refusal, Refused};
 use ttmon_model::room::{HeldByLine, SmallRegion, Verdict, Window};
 use ttmon_model::units::UnixTime;
 
+use crate::buffer::buffer_kind;
+use crate::item::Item;
 use crate::line::{line, line_json};
-use crate::read::item::Item;
-use crate::read::memory::buffer_kind;
 use crate::{Layout, ReadError};
 
 /// Returns the document of an event, on one line.

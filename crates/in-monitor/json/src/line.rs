@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use ttmon_model::stack::SourceLine;
 
-use crate::read::item::Item;
+use crate::item::Item;
 
 /// Returns `{"file", "line", "function"}`, or null.
 pub fn line_json(line: Option<&SourceLine>) -> Value {

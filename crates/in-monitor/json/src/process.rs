@@ -1,4 +1,4 @@
-//! JSON of one process: the fields of `PROCESS`, its totals, and its figures on each chip.
+//! JSON of one process, written and read: the fields of `PROCESS`, its totals, and its figures on each chip.
 
 use std::slice;
 
@@ -6,9 +6,12 @@ use serde::ser::{Serialize, Serializer};
 use ttmon_model::fields::{Field, PROCESS, PROCESS_KIND};
 use ttmon_model::memory::Figure;
 use ttmon_model::snapshot::{DeviceUse, Unmapped};
-use ttmon_model::{Missing, PerKind, Process};
+use ttmon_model::{Missing, PerKind, Process, ProcessKey};
 
-use crate::table::Object;
+use crate::device::id;
+use crate::figure::figures;
+use crate::item::Item;
+use crate::object::Object;
 
 pub(crate) struct ProcessJson<'a>(pub(crate) &'a Process);
 
@@ -60,4 +63,25 @@ impl Serialize for UnmappedJson<'_> {
         object.kinds(PROCESS_KIND, &self.0.kinds)?;
         object.end()
     }
+}
+
+pub(crate) fn read(item: &Item<'_>) -> Option<Process> {
+    let mut process = Process::absent();
+    item.fields(PROCESS, &mut process);
+    // The document does not have the ticks. The start time identifies the same process in the next document.
+    let start_ticks = process.start_time.map_or(0, |time| time.0 / 1_000_000);
+    process.key = ProcessKey { pid: item.small("pid")?, start_ticks };
+    process.devices = item.list("devices")?.iter().map(device_use).collect::<Option<_>>()?;
+    // A process without the list has only known chips.
+    process.unmapped = item.list("unmapped").unwrap_or_default().iter().map(unmapped_chip).collect::<Option<_>>()?;
+    Some(process)
+}
+
+fn device_use(item: &Item<'_>) -> Option<DeviceUse> {
+    Some(DeviceUse { device: id(item)?, metal_ids: item.wholes("metal_ids"), kinds: figures(item) })
+}
+
+fn unmapped_chip(item: &Item<'_>) -> Option<Unmapped> {
+    let id = item.meaning("id", |text| text.parse().ok()).ok()?;
+    Some(Unmapped { id, unique_id: item.meaning("unique_id", |text| text.parse().ok()), kinds: figures(item) })
 }

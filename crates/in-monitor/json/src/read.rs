@@ -1,25 +1,16 @@
-//! Reads a document of a recording or of another host into a snapshot. Additions of newer writers are skipped. Fields that an older writer
-//! does not support are missing (`not_exposed`).
-//!
-//! Some values are not in the document, so they differ afterwards: the ticks of a process's start (its start time replaces them), closed
-//! allocators, single circular buffers, and digits of a fraction that were not written.
+//! Reads documents of a recording or of another host. Additions of newer writers are skipped. Fields that an older writer does not support
+//! are missing (`not_exposed`).
 
-mod device;
-pub(crate) mod item;
-pub(crate) mod memory;
-mod process;
+use std::collections::HashMap;
+use std::time::Instant;
 
-use std::time::{Duration, Instant};
-
-use ttmon_model::limits::{DOCUMENT_DEVICES_MAX, DOCUMENT_PROCESSES_MAX, DOCUMENT_TEXTS_MAX, DOCUMENT_USES_MAX};
-use ttmon_model::sample::{Origin, Problem};
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Missing, Process, Snapshot};
+use ttmon_model::{Process, ProcessKey, Snapshot};
 
 use crate::SCHEMA;
 use crate::document::Document;
-use item::Item;
-use memory::Owners;
+use crate::item::Item;
+use crate::snapshot::read_document;
 
 /// Why a text is not a document of ttmon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,37 +38,18 @@ pub fn read_within(text: &str, deadline: Option<Instant>) -> Result<Snapshot, Re
     read_document(&Document::read(text, deadline)?)
 }
 
-pub(crate) fn read_document(document: &Document<'_>) -> Result<Snapshot, ReadError> {
-    let head = Item::new(&document.head).ok_or(ReadError::Shape("the document"))?;
-    match head.whole("schema") {
-        Ok(schema) if schema == u64::from(SCHEMA) => {}
-        Ok(other) => return Err(ReadError::Schema(other)),
-        Err(_) => return Err(ReadError::Shape("schema")),
+/// The processes of a document by pid. A document has each pid once.
+pub(crate) struct Owners(HashMap<u32, ProcessKey>);
+
+impl Owners {
+    pub(crate) fn new(processes: &[Process]) -> Self {
+        Self(processes.iter().map(|process| (process.key.pid, process.key)).collect())
     }
-    for name in ["devices", "processes"] {
-        if !document.has_list(name) {
-            return Err(ReadError::Shape(name));
-        }
+
+    pub(crate) fn of(&self, item: &Item<'_>) -> Option<ProcessKey> {
+        let pid = item.small("pid")?;
+        Some(self.0.get(&pid).copied().unwrap_or(ProcessKey { pid, start_ticks: 0 }))
     }
-    let time = head.time("time").map_err(|_| ReadError::Shape("time"))?;
-    let processes = processes(document)?;
-    let owners = Owners::new(&processes);
-    Ok(Snapshot {
-        host: head.text("host").map_err(|_| ReadError::Shape("host"))?,
-        time,
-        lists_time: time,
-        driver: head.text("driver"),
-        origin: if head.text("origin").as_deref() == Ok(Origin::Sim.name()) { Origin::Sim } else { Origin::Local },
-        devices: list(document, "devices", DOCUMENT_DEVICES_MAX, "a device", device::read)?,
-        allocators: memory::allocators(document, &owners)?,
-        buffers: memory::buffers(document, time, &owners)?,
-        circulars: memory::circulars(document, &owners)?,
-        // Earlier versions have neither of these members, and read processes at the time of the document.
-        denied_processes: head.whole("denied_processes").unwrap_or(0),
-        scan_age: head.float("processes_age_s").ok().and_then(|age| Duration::try_from_secs_f64(age).ok()).unwrap_or_default(),
-        processes,
-        problems: problems(document)?,
-    })
 }
 
 /// Returns the elements of a list. All must be valid.
@@ -109,38 +81,6 @@ pub(crate) fn known<T>(
         Ok(())
     })?;
     Ok(list)
-}
-
-fn problems(document: &Document<'_>) -> Result<Vec<Problem>, ReadError> {
-    let mut problems = Vec::new();
-    document.each("problems", DOCUMENT_TEXTS_MAX, |value| {
-        problems.extend(Item::new(value).and_then(|item| problem(&item)));
-        Ok(())
-    })?;
-    Ok(problems)
-}
-
-fn processes(document: &Document<'_>) -> Result<Vec<Process>, ReadError> {
-    let (mut processes, mut uses) = (Vec::new(), 0);
-    document.each("processes", DOCUMENT_PROCESSES_MAX, |value| {
-        let process = Item::new(value).and_then(|item| process::read(&item)).ok_or(ReadError::Shape("a process"))?;
-        uses += process.devices.len() + process.unmapped.len();
-        if uses > DOCUMENT_USES_MAX {
-            return Err(ReadError::TooMuch("devices of processes"));
-        }
-        processes.push(process);
-        Ok(())
-    })?;
-    Ok(processes)
-}
-
-/// Reads a problem; `None` if it has a reason that this version does not know.
-fn problem(item: &Item<'_>) -> Option<Problem> {
-    Some(Problem {
-        part: item.text("path").or_else(|_| item.text("part")).ok()?,
-        reason: Missing::from_name(&item.text("reason").ok()?)?,
-        detail: item.text("detail").ok()?,
-    })
 }
 
 /// Returns the time of a document without parsing the rest.

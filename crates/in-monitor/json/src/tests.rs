@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use serde_json::Value;
 use ttmon_model::fields::{DEVICE, DeviceField, PROCESS};
 use ttmon_model::memory::Figure;
+use ttmon_model::sample::Problem;
 use ttmon_model::stack::{SourceLine, Stack};
 use ttmon_model::units::Unit;
-use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Source};
+use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Missing, Snapshot, Source};
 use ttmon_testing::machine;
 
 use super::*;
@@ -310,7 +311,8 @@ proptest! {
             prop_assert!(largest <= number("free_per_bank").unwrap());
             let of_kind: Vec<_> = blocks.iter().filter(|block| block["kind"] == *kind).collect();
             prop_assert_eq!(number("blocks"), Some(of_kind.len() as u64));
-            let sum = |free: bool| of_kind.iter().filter(|block| block["free"] == free).map(|block| block["size"].as_u64().unwrap()).sum::<u64>();
+            let size = |block: &&Value| block["size"].as_u64().unwrap();
+            let sum = |free: bool| of_kind.iter().copied().filter(|block| block["free"] == free).map(|block| size(&block)).sum::<u64>();
             prop_assert_eq!((Some(sum(false)), Some(sum(true))), (number("allocated_per_bank"), number("free_per_bank")));
             prop_assert_eq!(of_kind.iter().filter(|block| block["free"] == false).count() as u64, number("count").unwrap());
         }

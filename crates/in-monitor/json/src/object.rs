@@ -1,10 +1,10 @@
-//! Serializes objects: values as members, and the reasons of missing values.
+//! Writes objects: values as members, and the reasons of missing values. [`crate::item`] reads them.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::fields::Field;
-use ttmon_model::memory::{Figure, KindMemory};
-use ttmon_model::{KernelType, KernelTypes, KernelUse, Missing, PerKind, Reading};
+use ttmon_model::{Missing, PerKind, Reading};
 
+use crate::figure::{HasFigure, Kinds};
 use crate::value::ReadingJson;
 
 /// An object of the document. Its last member has the reasons of its nulls, by dotted path.
@@ -60,60 +60,6 @@ impl<M: SerializeMap> Object<M> {
         self.map.serialize_entry("missing", &Pairs(reasons.collect()))?;
         self.map.end()
     }
-}
-
-/// One object per kind of memory.
-pub(crate) struct Kinds<'a, T> {
-    pub(crate) table: &'a [Field<T>],
-    pub(crate) items: &'a PerKind<T>,
-}
-
-impl<T: HasFigure> Serialize for Kinds<'_, T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.items.iter().map(|(kind, item)| (kind.name(), KindRows { table: self.table, item })))
-    }
-}
-
-/// Figures of one kind of memory, of a process or of a chip.
-pub(crate) trait HasFigure {
-    fn figure(&self) -> &Figure;
-}
-
-impl HasFigure for Figure {
-    fn figure(&self) -> &Figure {
-        self
-    }
-}
-
-impl HasFigure for KindMemory {
-    fn figure(&self) -> &Figure {
-        &self.figure
-    }
-}
-
-/// The rows of one kind, and the types of kernels if known.
-struct KindRows<'a, T> {
-    table: &'a [Field<T>],
-    item: &'a T,
-}
-
-impl<T: HasFigure> Serialize for KindRows<'_, T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for field in self.table {
-            map.serialize_entry(field.name, &ReadingJson::of(field, self.item))?;
-        }
-        kernel_types_entry(&mut map, self.item.figure().kernel_types.as_deref())?;
-        map.end()
-    }
-}
-
-/// Adds the types of kernels to the object of their kind.
-pub(crate) fn kernel_types_entry<M: SerializeMap>(map: &mut M, types: Option<&KernelTypes>) -> Result<(), M::Error> {
-    let Some(types) = types else { return Ok(()) };
-    let of_type =
-        |(kernel_type, KernelUse { used, count }): (KernelType, _)| (kernel_type.name(), Pairs(vec![("used", used), ("count", count)]));
-    map.serialize_entry("types", &Pairs(types.iter().map(of_type).collect()))
 }
 
 /// An object with these members, in this order.
