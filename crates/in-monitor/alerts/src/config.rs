@@ -57,25 +57,25 @@ pub enum Delivery {
         timeout: Duration,
     },
     /// Posts the message.
-    Webhook {
-        /// Address of the webhook.
-        url: UrlFrom,
-        /// File with a token for the header `Authorization: Bearer`.
-        bearer_file: Option<PathBuf>,
-        /// Certificates to trust instead of the system's.
-        ca: Option<PathBuf>,
-    },
-    /// Posts alerts to an Alertmanager repeatedly.
+    Webhook(PostTarget),
+    /// Posts alerts to an Alertmanager repeatedly. The address has no path of the API.
     Alertmanager {
-        /// Address without the path of the API.
-        url: UrlFrom,
-        /// File with a token for the header `Authorization: Bearer`.
-        bearer_file: Option<PathBuf>,
-        /// Certificates to trust instead of the system's.
-        ca: Option<PathBuf>,
+        /// The Alertmanager.
+        target: PostTarget,
         /// Interval between two posts.
         resend: Duration,
     },
+}
+
+/// An address to which messages are posted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostTarget {
+    /// The address.
+    pub url: UrlFrom,
+    /// File with a token for the header `Authorization: Bearer`.
+    pub bearer_file: Option<PathBuf>,
+    /// Certificates to trust instead of the system's.
+    pub ca: Option<PathBuf>,
 }
 
 /// The source of an address. Some addresses are secret.
@@ -255,13 +255,13 @@ fn command(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
 
 fn webhook(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
     keys.only(&["name", "severity", "url", "url_file", "bearer_file", "ca"])?;
-    Ok(Delivery::Webhook { url: keys.url()?, bearer_file: keys.path("bearer_file")?, ca: keys.path("ca")? })
+    Ok(Delivery::Webhook(keys.post_target()?))
 }
 
 fn alertmanager(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
     keys.only(&["name", "severity", "url", "url_file", "bearer_file", "ca", "resend"])?;
     let resend = keys.duration("resend", RESEND_RANGE.0, RESEND_RANGE.1)?.unwrap_or(RESEND_DEFAULT);
-    Ok(Delivery::Alertmanager { url: keys.url()?, bearer_file: keys.path("bearer_file")?, ca: keys.path("ca")?, resend })
+    Ok(Delivery::Alertmanager { target: keys.post_target()?, resend })
 }
 
 fn takes(key: &'static str, what: &str) -> ConfigError {
@@ -304,12 +304,13 @@ impl Keys<'_> {
         path.map(|path| if path.is_absolute() { Ok(path) } else { Err(takes(key, "an absolute path")) }).transpose()
     }
 
-    fn url(&self) -> Result<UrlFrom, ConfigError> {
-        match (self.text("url")?, self.path("url_file")?) {
-            (Some(url), None) => Ok(UrlFrom::Text(url)),
-            (None, Some(path)) => Ok(UrlFrom::File(path)),
-            _ => Err(ConfigError::Url),
-        }
+    fn post_target(&self) -> Result<PostTarget, ConfigError> {
+        let url = match (self.text("url")?, self.path("url_file")?) {
+            (Some(url), None) => UrlFrom::Text(url),
+            (None, Some(path)) => UrlFrom::File(path),
+            _ => return Err(ConfigError::Url),
+        };
+        Ok(PostTarget { url, bearer_file: self.path("bearer_file")?, ca: self.path("ca")? })
     }
 }
 

@@ -24,7 +24,7 @@ mod window;
 
 pub use builtin::builtin;
 pub use condition::{Condition, ConditionError, PromqlError};
-pub use config::{Config, ConfigError, Delivery, Receiver, UrlFrom};
+pub use config::{Config, ConfigError, Delivery, PostTarget, Receiver, UrlFrom};
 pub use engine::{Alert, Engine, Listing, Phase, Saved};
 pub use limits::{CLEAR_FOR_DEFAULT, MESSAGE_GAP, RESEND_DEFAULT, START_GRACE};
 pub use message::{Sender, alert_document, alertmanager_body, listing_document, message_body};

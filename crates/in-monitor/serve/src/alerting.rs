@@ -50,10 +50,10 @@ struct PublishedAlerts {
 }
 
 impl Alerting {
-    pub(crate) fn new(config: Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
-            rules: config.rules.into_iter().map(Arc::new).collect(),
-            mailboxes: config.receivers.into_iter().map(|receiver| Arc::new(Mailbox::new(receiver))).collect(),
+            rules: config.rules.iter().cloned().map(Arc::new).collect(),
+            mailboxes: config.receivers.iter().cloned().map(|receiver| Arc::new(Mailbox::new(receiver))).collect(),
             queue: Mutex::default(),
             dropped: Count::default(),
             shown: Mutex::default(),
@@ -105,7 +105,7 @@ pub(crate) fn start(service: &Arc<Service>) -> io::Result<(Samples<Arc<Published
     let spawn = |mailbox: &Arc<Mailbox>| {
         let (mailbox, service) = (Arc::clone(mailbox), Arc::clone(service));
         crate::spawn("alert", (), move || {
-            mailbox.work(service.version, |receiver, error| report(&service, receiver, error));
+            mailbox.work(service.options.version, |receiver, error| report(&service, receiver, error));
             Ok(())
         })
     };
@@ -116,8 +116,8 @@ pub(crate) fn start(service: &Arc<Service>) -> io::Result<(Samples<Arc<Published
 /// Records and prints that a receiver began to fail, or works again.
 fn report(service: &Service, receiver: &str, error: Option<String>) {
     match &error {
-        Some(why) => (service.complain)(&format!("alert receiver {receiver}: {why}; alerts are not delivered, see ttmon alerts list")),
-        None => (service.complain)(&format!("alert receiver {receiver}: delivers again")),
+        Some(why) => service.complain(&format!("alert receiver {receiver}: {why}; alerts are not delivered, see ttmon alerts list")),
+        None => service.complain(&format!("alert receiver {receiver}: delivers again")),
     }
     service.note(boot_time(), now(), EventKind::Receiver { receiver: receiver.to_owned(), error });
 }
@@ -147,8 +147,8 @@ struct AlertEvaluator {
 impl AlertEvaluator {
     fn new(service: &Service) -> Self {
         let rules = service.alerting.rules.iter().map(|rule| rule.as_ref().clone()).collect();
-        let state = service.state.clone();
-        let complain = |what: &str| (service.complain)(&format!("{}: {what}; alerts that fire are sent again", state::SAVED));
+        let state = service.options.state.clone();
+        let complain = |what: &str| service.complain(&format!("{}: {what}; alerts that fire are sent again", state::SAVED));
         let (saved, invalid) = state.as_deref().map_or(Ok((Vec::new(), 0)), state::read_saved).unwrap_or_else(|error| {
             complain(&error.to_string());
             (Vec::new(), 0)
@@ -185,7 +185,7 @@ impl AlertEvaluator {
     /// Reads the silences, and prints new problems.
     fn read_silences(&mut self, service: &Service) {
         let (silences, problems) = self.state.as_deref().map(read_silences).unwrap_or_default();
-        problems.iter().filter(|problem| !self.silence_problems.contains(problem)).for_each(|problem| (service.complain)(problem));
+        problems.iter().filter(|problem| !self.silence_problems.contains(problem)).for_each(|problem| service.complain(problem));
         (self.silences, self.silence_problems) = (silences.into(), problems);
     }
 
@@ -198,7 +198,7 @@ impl AlertEvaluator {
         let result = self.state.as_deref().map_or(Ok(()), |state| state::write_saved(state, &saved));
         let had_failed = std::mem::replace(&mut self.has_failed_saving, result.is_err());
         if let (Err(error), false) = (result, had_failed) {
-            (service.complain)(&format!("{}: {error}; alerts are sent again after a restart", state::SAVED));
+            service.complain(&format!("{}: {error}; alerts are sent again after a restart", state::SAVED));
         }
         self.saved = saved;
     }

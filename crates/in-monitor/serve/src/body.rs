@@ -12,7 +12,7 @@ use crate::connections::ResponseInProgress;
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) content: Content,
-    /// Its answer is in progress until the body is dropped.
+    /// Its response is in progress until the body is dropped.
     _in_progress: Option<ResponseInProgress>,
 }
 

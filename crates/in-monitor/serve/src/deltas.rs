@@ -51,7 +51,7 @@ impl Deltas {
         let newest = match before {
             Some(newest) if newest.number >= number => newest,
             before => {
-                // Compute without the lock: the thread that answers all clients must not wait for a large document.
+                // Compute without the lock: the thread that serves all clients must not wait for a large document.
                 self.made.fetch_add(1, Ordering::Relaxed);
                 // A document that cannot be read again is sent whole.
                 let document: Arc<Value> = Arc::new(serde_json::from_slice(&text()).ok()?);

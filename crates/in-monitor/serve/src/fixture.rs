@@ -3,13 +3,21 @@
 use std::time::Duration;
 
 use ttmon_collect::reads::Sampling;
-use ttmon_collect::{Isolation, Machine, Options, Root};
+use ttmon_collect::{Isolation, Machine, Root};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::sample::{ProcessFacts, ProcessSample, Users, Workload};
 use ttmon_model::snapshot::{Allocator, Device};
 use ttmon_model::units::{Amperes, BytesPerSecond, Celsius, Rpm, UnixTime, Volts, Watts, WordsPerSecond};
 use ttmon_model::{Kind, Missing, PerKind, Sample, Snapshot};
 use ttmon_testing::machine as machines;
+
+use crate::Options;
+use crate::service::Service;
+
+/// A service without data.
+pub(crate) fn service() -> Service {
+    Service::new(Options::plain(), None, None)
+}
 
 /// Four cards, and two processes of two users. The first process is tracked.
 pub(crate) fn machine() -> Snapshot {
@@ -69,11 +77,11 @@ pub(crate) fn in_files(spec: &str) -> (tempfile::TempDir, Machine) {
     let directory = ttmon_testing::directory();
     let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse(spec).expect("a spec"), 1).expect("a machine");
     machine.write(directory.path(), 0, &vec![None; machine.process_count()]).expect("a tree");
-    let options = Options {
+    let options = ttmon_collect::Options {
         isolation: Isolation::Threads,
         sampling: Sampling::Repeated,
         read_timeout: Duration::from_secs(20),
-        ..Options::default()
+        ..ttmon_collect::Options::default()
     };
     let machine = Machine::new(Root::at(directory.path()), options).expect("a machine");
     (directory, machine)

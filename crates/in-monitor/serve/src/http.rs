@@ -22,7 +22,7 @@ use crate::connections::{ConnectionSlot, Connections, Holder, ResponseInProgress
 use crate::descriptor_guard::DescriptorGuard;
 use crate::endpoints::UnixEndpoint;
 use crate::limits::{
-    HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, STORE_TURNS_AT_ONCE, TCP_CONNECTIONS_MAX, TURNS_AT_ONCE, UNIX_CONNECTIONS_MAX,
+    HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, RESPONSES_AT_ONCE, STORE_RESPONSES_AT_ONCE, TCP_CONNECTIONS_MAX, UNIX_CONNECTIONS_MAX,
 };
 use crate::routes::{self, RequestHead};
 use crate::service::Service;
@@ -39,10 +39,10 @@ pub(crate) struct Endpoints {
 
 /// Threads for slow documents: two for ordinary documents, and separate ones for expensive documents. More threads would only compete with
 /// each other and with the sampler.
-const ASIDE_THREADS: usize = 2 + TURNS_AT_ONCE + STORE_TURNS_AT_ONCE;
+const ASIDE_THREADS: usize = 2 + RESPONSES_AT_ONCE + STORE_RESPONSES_AT_ONCE;
 /// Pause after the kernel refused a connection, for example because no descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Time for answers in progress when the service stops.
+/// Time for responses in progress when the service stops.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Serves until it is stopped, or until the sender of `stop` is dropped.
@@ -95,7 +95,7 @@ async fn serve_tcp(listener: TcpListener, origin: RequestOrigin, tls: Option<Acc
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // Without it, answers are only slower.
+                // Without it, responses are only slower.
                 let _ = stream.set_nodelay(true);
                 let slot = admit(&connections, peer.ip().into(), &service).await;
                 let (service, tls) = (Arc::clone(&service), tls.clone());
@@ -171,7 +171,7 @@ async fn reply(
     Ok(routes::respond(&service, head).await.map(|body| body.during(in_progress)))
 }
 
-/// Returns the answer to a connection from this host that sends these bytes and ends. For the fuzzer; uses a tokio clock that does not
+/// Returns the response to a connection from this host that sends these bytes and ends. For the fuzzer; uses a tokio clock that does not
 /// wait.
 #[cfg(fuzzing)]
 pub fn response_bytes(input: &[u8]) -> Vec<u8> {
@@ -180,12 +180,12 @@ pub fn response_bytes(input: &[u8]) -> Vec<u8> {
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
-        let service = Arc::new(Service::new("0", Duration::from_secs(1), crate::metrics::Processes::Left, None));
+        let service = Arc::new(Service::new(crate::Options::plain(), None, None));
         let (ours, mut theirs) = duplex(1 << 20);
         let slot = Arc::new(Connections::new(1).admit(Holder::Loopback).await.0);
         let serving = tokio::spawn(serve_connection(ours, RequestOrigin::Loopback, service, slot));
         let mut response = Vec::new();
-        // A connection that the server closes early is a valid answer.
+        // A connection that the server closes early is a valid response.
         let exchange = async {
             let _ = theirs.write_all(input).await;
             let _ = theirs.shutdown().await;
@@ -205,13 +205,12 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     use super::*;
-    use crate::metrics::Processes;
 
     /// Returns how many connections were closed as slow after a client behaved like this. Time advances automatically while no task runs.
     fn cut_off<F: Future<Output = DuplexStream>>(peer: impl FnOnce(DuplexStream) -> F) -> u64 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
         runtime.block_on(async {
-            let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
+            let service = Arc::new(crate::fixture::service());
             let (ours, theirs) = duplex(256);
             let slot = Arc::new(Connections::new(1).admit(Holder::Loopback).await.0);
             let serving = tokio::spawn(serve_connection(ours, RequestOrigin::Loopback, Arc::clone(&service), slot));

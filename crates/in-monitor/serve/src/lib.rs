@@ -14,7 +14,6 @@
 
 mod access;
 mod alerting;
-mod answer_queue;
 mod body;
 mod chips;
 mod connections;
@@ -31,12 +30,13 @@ mod metrics;
 mod newest;
 mod page;
 mod problem;
-mod recorder_slots;
+mod response_queue;
 mod routes;
 mod sampler;
 mod scans;
 mod service;
 mod service_events;
+mod shares;
 mod simulated;
 mod texts;
 mod tls;
@@ -51,23 +51,23 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
+use ttmon_allocation_server::Handle;
 use ttmon_collect::reads::descriptors;
 use ttmon_collect::{DeviceReader, Error, Machine, Root, Scanner};
 
 pub use access::{Token, TokenError};
 pub use alerting::{SILENCES, deliver};
-pub use ended_processes::IntakeCallbacks;
 #[cfg(fuzzing)]
 pub use http::response_bytes;
 pub use metrics::Detail as MetricsDetail;
 pub use page::report_page;
 pub use routes::{fields_document as fields, mesh_document as mesh};
 pub use simulated::SimulatedHost;
-pub use texts::{TextRequest, TextAnswer, serve_texts};
+pub use texts::{TextAnswer, TextRequest, serve_texts};
 
 use endpoints::{UnixEndpoint, may_listen, open_tcp};
 use http::Endpoints;
-use metrics::Processes;
+use metrics::PageAddress;
 use service::Service;
 
 /// Options of the service.
@@ -77,27 +77,15 @@ pub struct Options {
     pub version: &'static str,
     /// The sample interval.
     pub interval: Duration,
-    /// The Unix socket of the API.
-    pub api: Option<PathBuf>,
-    /// The listener of the API, if the service manager opened it.
-    pub api_listener: Option<UnixListener>,
-    /// Address of the HTTP server.
-    pub listen: Option<SocketAddr>,
-    /// The listener of HTTP, if the service manager opened it.
-    pub http_listener: Option<TcpListener>,
     /// Whether other hosts may connect.
     pub allow_remote: bool,
     /// The token that gives access to all data.
     pub token: Option<Token>,
     /// Files of the certificate and the key for HTTPS.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Address that serves only metrics, to every host.
-    pub metrics_listen: Option<SocketAddr>,
-    /// The listener of metrics, if the service manager opened it.
-    pub metrics_listener: Option<TcpListener>,
     /// How many series the metrics have.
     pub metrics_detail: MetricsDetail,
-    /// Whether there are metrics per process, except at `metrics_listen`.
+    /// Whether there are metrics per process, except at the endpoint for metrics.
     pub process_metrics: bool,
     /// State directory of the allocation socket, if there is one. /readyz reports when it is full. It also has the silences.
     pub state: Option<PathBuf>,
@@ -107,6 +95,61 @@ pub struct Options {
     pub alerts: ttmon_alerts::Config,
     /// Prints one line for the administrator.
     pub complain: fn(&str),
+}
+
+#[cfg(any(test, fuzzing))]
+impl Options {
+    pub(crate) fn plain() -> Self {
+        Self {
+            version: "0",
+            interval: Duration::from_secs(1),
+            allow_remote: false,
+            token: None,
+            tls: None,
+            metrics_detail: MetricsDetail::Full,
+            process_metrics: false,
+            state: None,
+            fleet: None,
+            alerts: ttmon_alerts::Config::default(),
+            complain: |_| {},
+        }
+    }
+}
+
+/// The sockets of the service.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    /// The Unix socket of the API.
+    pub api: Option<Socket<PathBuf, UnixListener>>,
+    /// The HTTP server.
+    pub http: Option<Socket<SocketAddr, TcpListener>>,
+    /// Serves only metrics, to every host.
+    pub metrics: Option<Socket<SocketAddr, TcpListener>>,
+}
+
+/// A socket to open, or one that the service manager opened.
+#[derive(Debug)]
+pub enum Socket<A, L> {
+    /// The address to listen at.
+    At(A),
+    /// The listener.
+    Inherited(L),
+}
+
+impl Socket<SocketAddr, TcpListener> {
+    fn address(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::At(address) => Ok(*address),
+            Self::Inherited(listener) => listener.local_addr(),
+        }
+    }
+
+    fn open(self) -> Result<TcpListener, StartError> {
+        match self {
+            Self::At(address) => open_tcp(address),
+            Self::Inherited(listener) => Ok(listener.set_nonblocking(true).map(|()| listener)?),
+        }
+    }
 }
 
 /// Why the service cannot start.
@@ -151,7 +194,7 @@ pub enum EndError {
     Defect,
 }
 
-/// A service with open sockets that does not answer yet.
+/// A service with open sockets that does not serve yet.
 pub struct Host {
     devices: DeviceReader,
     scanner: Scanner,
@@ -175,9 +218,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Host {
     /// Opens the machine and the sockets. Forks, so it must be called while the program has one thread.
-    pub fn prepare(root: Root, reading: ttmon_collect::Options, options: Options) -> Result<Self, StartError> {
-        if let Some(address) = options.listen {
-            may_listen(address, options.allow_remote, options.token.is_some(), options.tls.is_some())?;
+    pub fn prepare(root: Root, reading: ttmon_collect::Options, options: Options, sockets: Sockets) -> Result<Self, StartError> {
+        if let Some(http) = &sockets.http {
+            may_listen(http.address()?, options.allow_remote, options.token.is_some(), options.tls.is_some())?;
         }
         // Each connection needs a descriptor, and a process that reports on the allocation socket needs two more. The usual limit is 1,024,
         // although the kernel would allow many more.
@@ -187,27 +230,16 @@ impl Host {
         let cluster = reading.cluster.clone();
         // This forks. A socket that is already open would stay open in the reading process after the service is killed.
         let (devices, scanner) = Machine::new(root, reading).and_then(Machine::split)?;
-        let unix = match options.api_listener {
-            Some(listener) => Some(UnixEndpoint::inherited(listener)?),
-            None => options.api.as_deref().map(UnixEndpoint::open).transpose()?,
+        let unix = match sockets.api {
+            Some(Socket::Inherited(listener)) => Some(UnixEndpoint::inherited(listener)?),
+            Some(Socket::At(path)) => Some(UnixEndpoint::open(&path)?),
+            None => None,
         };
-        let tcp = |inherited: Option<TcpListener>, address: Option<SocketAddr>| match inherited {
-            Some(listener) => Ok(listener.set_nonblocking(true).map(|()| Some(listener))?),
-            None => address.map(open_tcp).transpose(),
-        };
-        let http = tcp(options.http_listener, options.listen)?;
-        let metrics = tcp(options.metrics_listener, options.metrics_listen)?;
-        let processes = if options.process_metrics { Processes::Shown } else { Processes::Left };
-        let mut service = Service::new(options.version, options.interval, processes, options.token);
-        service.state = options.state;
-        service.cluster = cluster;
-        service.detail = options.metrics_detail;
+        let http = sockets.http.map(Socket::open).transpose()?;
+        let metrics = sockets.metrics.map(Socket::open).transpose()?;
         let address = http.as_ref().map(TcpListener::local_addr).transpose()?;
-        service.page = address.map(|address| metrics::PageAddress { address, is_tls: tls.is_some() });
-        service.fleet = options.fleet;
-        service.complain = options.complain;
-        service.alerting = alerting::Alerting::new(options.alerts);
-        let service = Arc::new(service);
+        let page = address.map(|address| PageAddress { address, is_tls: tls.is_some() });
+        let service = Arc::new(Service::new(options, cluster, page));
         Ok(Self { devices, scanner, service, endpoints: Endpoints { unix, http, metrics, tls } })
     }
 
@@ -222,23 +254,21 @@ impl Host {
         self.endpoints.metrics.as_ref()?.local_addr().ok()
     }
 
-    /// Starts sampling and answering. `keeper` provides processes that ended before a scan. Each of `ends` is dropped when its thread ends,
-    /// for any reason: the sampler, the HTTP server, and the evaluation of alerts.
-    pub fn start<E: Send + 'static>(self, keeper: Option<IntakeCallbacks>, ends: [E; 3]) -> Result<Running, StartError> {
+    /// Starts sampling and serving. The allocation server has the ledgers of processes that ended before a scan. Each of `ends` is dropped
+    /// when its thread ends, for any reason: the sampler, the HTTP server, and the evaluation of alerts.
+    pub fn start<E: Send + 'static>(self, allocation_server: Option<Handle>, ends: [E; 3]) -> Result<Running, StartError> {
         let Self { devices, scanner, service, endpoints } = self;
-        service.keep(keeper);
+        service.connect(allocation_server);
         let (stop_sampler, sampler_stopped) = mpsc::channel();
         let (stop_http, http_stopped) = oneshot::channel();
-        let (for_sampler, for_http) = (Arc::clone(&service), Arc::clone(&service));
-        let [sampler_ends, http_ends, alerts_ends] = ends;
-        let for_alerts = Arc::clone(&service);
+        let [sampler_end, http_end, alerts_end] = ends;
         let (samples, mut threads) = alerting::start(&service)?;
-        let evaluating = move || alerting::run(&for_alerts, &samples);
-        threads.push(spawn("alerts", alerts_ends, evaluating)?);
-        let sampling = move || sampler::run(devices, scanner, &for_sampler, &sampler_stopped);
-        let sampler = spawn("sampler", sampler_ends, sampling)?;
-        let answering = spawn("http", http_ends, move || http::run(endpoints, &for_http, http_stopped))?;
-        threads.extend([sampler, answering]);
+        let of_alerts = Arc::clone(&service);
+        threads.push(spawn("alerts", alerts_end, move || alerting::run(&of_alerts, &samples))?);
+        let of_sampler = Arc::clone(&service);
+        threads.push(spawn("sampler", sampler_end, move || sampler::run(devices, scanner, &of_sampler, &sampler_stopped))?);
+        let of_http = Arc::clone(&service);
+        threads.push(spawn("http", http_end, move || http::run(endpoints, &of_http, http_stopped))?);
         Ok(Running { service, stop_sampler: Some(stop_sampler), stop_http: Some(stop_http), threads })
     }
 }
@@ -291,7 +321,7 @@ mod tests {
     /// If one of its threads ends, the service ends: the waiting caller gets the reason.
     #[test]
     fn an_ended_thread_is_reported() {
-        let service = || Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
+        let service = || Arc::new(fixture::service());
         let end_of = |work: fn() -> io::Result<()>| {
             let (end, ended) = mpsc::channel::<()>();
             let thread = spawn("part", end, work).expect("a thread");

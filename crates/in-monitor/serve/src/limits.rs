@@ -15,21 +15,21 @@ pub(crate) const TEXT_CONNECTIONS_MAX: usize = 4096;
 pub(crate) const STREAMS_MAX: usize = 256;
 /// Time from the first byte of a request, or from the end of the previous request, to the end of the header.
 pub(crate) const HEADER_TIMEOUT: Duration = Duration::from_secs(20);
-/// Longest time that a client may take no data of an answer.
+/// Longest time that a client may take no data of a response.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum rate at which a client must read: the slowest link over which the page is used.
 pub(crate) const WRITE_BYTES_PER_S_MIN: f64 = 256.0 * 1024.0;
-/// Maximum number of expensive answers computed at once. A user gets only one of them, so that another user gets the other.
-pub(crate) const TURNS_AT_ONCE: usize = 2;
+/// Maximum number of expensive responses computed at once. A user gets only one of them, so that another user gets the other.
+pub(crate) const RESPONSES_AT_ONCE: usize = 2;
 /// Maximum number of requests to a store of many hosts at once.
-pub(crate) const STORE_TURNS_AT_ONCE: usize = 1;
-/// Maximum number of expensive answers of one user that are computed or wait. A page and several programs may send requests at once, but
+pub(crate) const STORE_RESPONSES_AT_ONCE: usize = 1;
+/// Maximum number of expensive responses of one user that are computed or wait. A page and several programs may send requests at once, but
 /// not dozens.
-pub(crate) const TURNS_PER_USER_MAX: usize = 32;
-/// Maximum memory of expensive answers until they are sent, in total. A larger answer is sent only if its user has no other answer.
-pub(crate) const ANSWERS_KIB_MAX: usize = 64 * 1024;
-/// Maximum memory of expensive answers of one user.
-pub(crate) const ANSWERS_KIB_PER_USER_MAX: usize = 32 * 1024;
+pub(crate) const REQUESTS_PER_USER_MAX: usize = 32;
+/// Maximum memory of expensive responses until they are sent, in total. A larger response is sent only if it is the only one.
+pub(crate) const RESPONSE_BYTES_MAX: usize = 64 << 20;
+/// Maximum memory of expensive responses of one user.
+pub(crate) const RESPONSE_BYTES_PER_USER_MAX: usize = 32 << 20;
 /// Timeout of the TLS handshake.
 #[cfg(feature = "tls")]
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,8 +42,10 @@ pub(crate) const HEADERS_MAX: usize = 64;
 pub(crate) const STREAM_QUEUE_MAX: usize = 64;
 /// An idle stream sends a comment, so that a proxy does not close it.
 pub(crate) const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Maximum number of recorder streams at once, because each reads the ledgers separately. One user gets at most a quarter of them.
+/// Maximum number of recorder streams at once, because each reads the ledgers separately.
 pub(crate) const RECORDER_STREAMS_MAX: usize = 16;
+/// Maximum number of recorder streams of one user.
+pub(crate) const RECORDER_STREAMS_PER_USER_MAX: usize = RECORDER_STREAMS_MAX / 4;
 /// Maximum number of events that a recorder stream reads at once, of all ledgers together: about 5 MB.
 pub(crate) const RECORDER_STREAM_EVENTS_MAX: usize = 65_536;
 /// Maximum number of events for a document of recorders: about 20 MB.
@@ -75,15 +77,15 @@ pub(crate) const SCAN_LATE_INTERVALS: u32 = 2;
 pub(crate) const EVENTS_MAX: usize = 4096;
 /// Documents kept for one snapshot: one per form and user.
 pub(crate) const READY_MAX: usize = 64;
-/// Default number of buffers in one answer.
+/// Default number of buffers in one response.
 pub(crate) const BUFFERS_DEFAULT: usize = 10_000;
-/// Maximum number of buffers in one answer, as many as a ledger lists.
+/// Maximum number of buffers in one response, as many as a ledger lists.
 pub(crate) const BUFFERS_MAX: usize = 1 << 20;
 /// Maximum number of live buffers in a memory document, which is not shortened: about 60 MB of text.
 pub(crate) const MEMORY_BUFFERS_MAX: usize = 300_000;
-/// Maximum number of points of one column in one answer, as in Prometheus.
+/// Maximum number of points of one column in one response, as in Prometheus.
 pub(crate) const POINTS_MAX: u64 = 11_000;
-/// Maximum number of cells (points x devices x fields) in one answer: about 20 MB of text.
+/// Maximum number of cells (points x devices x fields) in one response: about 20 MB of text.
 pub(crate) const CELLS_MAX: u64 = 2_000_000;
 /// Maximum number of workloads (containers, pods, jobs on a device) in the metrics.
 pub(crate) const WORKLOADS_MAX: usize = 1024;

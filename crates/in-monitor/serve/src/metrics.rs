@@ -73,13 +73,6 @@ pub(crate) mod families {
         [DEVICE_INFO, FIRMWARE_INFO, STATE, HEALTH, PROCESSES, HELD, ACQUISITIONS, WORKLOAD_INFO, PROCESS_MEMORY, PROCESS_INFO];
 }
 
-/// Whether each process has its own series. These series change often, so they must be enabled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Processes {
-    Left,
-    Shown,
-}
-
 /// How many series there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Detail {
@@ -93,7 +86,8 @@ pub enum Detail {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     pub(crate) detail: Detail,
-    pub(crate) processes: Processes,
+    /// Whether each process has its own series. These series change often, so they must be enabled.
+    pub(crate) has_processes: bool,
 }
 
 impl Scope {
@@ -127,7 +121,7 @@ pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, scop
         });
     }
     workloads(&mut out, &devices, snapshot);
-    if scope.processes == Processes::Shown {
+    if scope.has_processes {
         each_process(&mut out, snapshot);
     }
     out.into_text()

@@ -74,7 +74,7 @@ pub(crate) fn respond(asset: &Asset, headers: &HeaderMap) -> Response<Body> {
     response
 }
 
-/// Whether a client accepts compressed answers: `gzip` or `*`, with a weight above 0.
+/// Whether a client accepts compressed responses: `gzip` or `*`, with a weight above 0.
 pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     let is_taken = |coding: &str| {
         let mut words = coding.split(';').map(str::trim);

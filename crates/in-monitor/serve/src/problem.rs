@@ -1,4 +1,4 @@
-//! Error answers: problem documents of RFC 9457.
+//! Error responses: problem documents of RFC 9457.
 
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
@@ -30,7 +30,7 @@ pub(crate) enum Problem {
     Stale(String),
     /// The limit of streams is reached.
     Streams,
-    /// The limit of expensive answers is reached.
+    /// The limit of expensive responses is reached.
     Busy,
     Defect,
 }

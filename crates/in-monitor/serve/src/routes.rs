@@ -269,7 +269,7 @@ pub(crate) async fn respond(service: &Arc<Service>, request: RequestHead<'_>) ->
 }
 
 async fn respond_or_refuse(service: &Arc<Service>, request: &RequestHead<'_>) -> Result<Response<Body>, Problem> {
-    let visibility = access::authorize(request.origin, request.authority, request.path, request.headers, service.token.as_ref())?;
+    let visibility = access::authorize(request.origin, request.authority, request.path, request.headers, service.options.token.as_ref())?;
     let is_shown = |route: &&Route| {
         request.origin != RequestOrigin::Metrics || matches!(route.response, ResponseKind::Metrics | ResponseKind::Healthz)
     };
@@ -288,7 +288,7 @@ async fn respond_or_refuse(service: &Arc<Service>, request: &RequestHead<'_>) ->
         return Ok(page::respond(asset, request.headers));
     }
     let route = route.ok_or(Problem::NotFound)?;
-    if matches!(route.response, ResponseKind::Fleet | ResponseKind::FleetFind) && service.fleet.is_none() {
+    if matches!(route.response, ResponseKind::Fleet | ResponseKind::FleetFind) && service.options.fleet.is_none() {
         return Err(Problem::NotFound);
     }
     let parameters = Parameters::parse(request.query, route.parameters)?;
@@ -305,10 +305,10 @@ async fn respond_or_refuse(service: &Arc<Service>, request: &RequestHead<'_>) ->
         ResponseKind::Events => stream::events(service, visibility, request, &parameters).await,
         ResponseKind::Alerts => documents::alerts(service),
         ResponseKind::Mesh => documents::mesh(service),
-        ResponseKind::Fields => Ok(typed("application/json", fields::document(service.version, service.fleet.is_some()))),
+        ResponseKind::Fields => Ok(typed("application/json", fields::document(service.options.version, service.options.fleet.is_some()))),
         ResponseKind::Fleet => fleet::overview(service, visibility).await,
         ResponseKind::FleetFind => fleet::find(service, visibility, fleet::request(&parameters)?).await,
-        ResponseKind::OpenApi => Ok(typed("application/json", openapi_document(service.version))),
+        ResponseKind::OpenApi => Ok(typed("application/json", openapi_document(service.options.version))),
         ResponseKind::Metrics => {
             let dialect = Dialect::negotiate(accepted(request));
             let is_gzip = page::takes_gzip(request.headers);

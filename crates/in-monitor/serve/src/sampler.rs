@@ -24,7 +24,7 @@ use crate::service::{Service, now};
 use crate::service_events::{EventKind, differences};
 
 pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Service>, stop: &Receiver<()>) -> io::Result<()> {
-    let mut schedule = SampleSchedule::new(boot_time(), service.interval);
+    let mut schedule = SampleSchedule::new(boot_time(), service.options.interval);
     let mut past = SamplerState { scanned_at: boot_time(), ..SamplerState::default() };
     let mut scans = Scans::spawn(scanner, Arc::clone(service))?;
     service.note(boot_time(), now(), EventKind::Started);
@@ -38,8 +38,9 @@ pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Ser
         match sampled {
             Ok(mut sample) => {
                 let is_first = past.before.is_none();
-                let scan = scans.wait(if is_first { FIRST_SCAN_WAIT } else { SCAN_WAIT_MAX.min(service.interval / SCAN_WAIT_PART) });
-                let ledgers = past.complete(&mut sample, scan, service.interval);
+                let scan =
+                    scans.wait(if is_first { FIRST_SCAN_WAIT } else { SCAN_WAIT_MAX.min(service.options.interval / SCAN_WAIT_PART) });
+                let ledgers = past.complete(&mut sample, scan, service.options.interval);
                 devices.number_chips(&mut sample);
                 record(service, planned, sample, ledgers, &mut past);
             }
@@ -220,7 +221,7 @@ pub(crate) mod tests {
     use crate::access::Visibility;
     use crate::chips::Chips;
     use crate::fixture::machine;
-    use crate::metrics::{self, Detail, Dialect, Processes, Scope};
+    use crate::metrics::{self, Detail, Dialect, Scope};
     use crate::newest::Form;
     use ttmon_model::units::UnixTime;
     use ttmon_model::{DeviceId, Kind};
@@ -242,7 +243,7 @@ pub(crate) mod tests {
         for (second, ended) in (1000..).map(f64::from).zip(scans) {
             let mut sample = Sample { at: seconds(second), ..machine.sample().expect("a sample") };
             let scan = Scan { ended, ..scan_of(&sample) };
-            let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.interval);
+            let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.options.interval);
             record(service, seconds(second), sample, ledgers, &mut past);
             let newest = service.newest().expect("a snapshot");
             counted.push(newest.snapshot.devices[0].memory.refusals.expect("a count"));
@@ -253,13 +254,13 @@ pub(crate) mod tests {
     /// While a scan is late, device samples continue. Processes keep their last rates, and their age is shown.
     #[test]
     fn a_late_scan_delays_no_device() {
-        let service = Service::new("0.1.0", seconds(1.0), Processes::Left, None);
+        let service = crate::fixture::service();
         let mut past = SamplerState { scanned_at: seconds(1000.0), ..SamplerState::default() };
         let mut take = |second: f64, cpu: Option<f64>| {
             let mut sample = Sample { at: seconds(second), ..crate::fixture::held(seconds(cpu.unwrap_or_default())) };
             let scan = cpu.map(|_| Ok(scan_of(&sample)));
             sample.processes.clear();
-            let ledgers = past.complete(&mut sample, scan, service.interval);
+            let ledgers = past.complete(&mut sample, scan, service.options.interval);
             record(&service, seconds(second), sample, ledgers, &mut past);
             let newest = service.newest().expect("a snapshot");
             let problems: Vec<_> = newest.snapshot.problems.iter().filter(|problem| problem.part == "processes").collect();
@@ -315,7 +316,7 @@ pub(crate) mod tests {
     /// The wall clock is set forward and back while the service samples. The history continues every second, and each jump is marked.
     #[test]
     fn a_clock_that_jumps_leaves_marks_and_no_wrong_value() {
-        let service = Service::new("0.1.0", seconds(1.0), Processes::Left, None);
+        let service = crate::fixture::service();
         let mut past = SamplerState { scanned_at: seconds(1000.0), ..SamplerState::default() };
         let (_directory, mut machine) = crate::fixture::in_files("n150,idle");
         let first = machine.sample().expect("a sample");
@@ -324,7 +325,7 @@ pub(crate) mod tests {
             let time = UnixTime(first.time.0.saturating_add_signed(wall * 1_000_000_000));
             let mut sample = Sample { at, time, ..first.clone() };
             let scan = scan_of(&sample);
-            let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.interval);
+            let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.options.interval);
             record(&service, at, sample, ledgers, &mut past);
         }
         let jumps = service.events_after(0).into_iter().filter_map(|event| match event.what {
@@ -348,9 +349,9 @@ pub(crate) mod tests {
     /// than after the first hours. `TTMON_SAMPLES=90000` runs the whole day; otherwise the test simulates a few minutes.
     #[test]
     fn memory_does_not_grow_over_a_day() {
-        let service = Service::new("0.1.0", seconds(1.0), Processes::Shown, None);
+        let service = crate::fixture::service();
         let (_directory, mut machine) = crate::fixture::in_files("galaxy,procs=4");
-        let scope = Scope { detail: Detail::Full, processes: Processes::Shown };
+        let scope = Scope { detail: Detail::Full, has_processes: true };
         let mut past = SamplerState { scanned_at: Duration::ZERO, ..SamplerState::default() };
         let mut resident = Vec::new();
         let samples: u32 = std::env::var("TTMON_SAMPLES").ok().and_then(|samples| samples.parse().ok()).unwrap_or(200);
@@ -362,7 +363,7 @@ pub(crate) mod tests {
             // Both clocks advance by one second per sample, and the wall clock is set every ten minutes.
             (sample.at, sample.time) = (planned, UnixTime(u64::from(second + second / 600 * 5) * 1_000_000_000));
             let scan = Scan { ledgers: machine.ledgers().to_vec(), departed: machine.departed().to_vec(), ..scan_of(&sample) };
-            let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.interval);
+            let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.options.interval);
             record(&service, planned, sample, ledgers, &mut past);
             let last = past.before.as_ref().expect("a snapshot");
             // One client scrapes metrics, one reads the document.

@@ -81,7 +81,7 @@ impl Scans {
         let work = move || {
             // The thread opens files that other users wrote.
             if !scanner.restrict_thread() {
-                (service.complain)(UNRESTRICTED);
+                service.complain(UNRESTRICTED);
             }
             let mut ended = EndedLedgers::default();
             for (scan, device_list) in requested.into_iter().enumerate() {
@@ -131,7 +131,6 @@ impl Scans {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::time::Duration;
 
     use ttmon_ledger::layout::{Refused, WriterKind, kind, origin};
     use ttmon_ledger::writer::{AllocatorSpec, Chip, ClockChoice, Config, Failure, KindGeometry, Writer};
@@ -139,7 +138,6 @@ mod tests {
     use ttmon_model::identity::ProcessKey;
 
     use super::*;
-    use crate::metrics::Processes;
 
     /// A process can have only one ledger.
     static WRITER: Writer =
@@ -182,7 +180,7 @@ mod tests {
         assert_eq!(ledgers.read(kept()), [], "each is read once");
 
         let (_directory, mut machine) = crate::fixture::in_files("n150,idle");
-        let service = Service::new("0", Duration::from_secs(1), Processes::Left, None);
+        let service = crate::fixture::service();
         let refusals = crate::sampler::tests::refusals_after(&service, &mut machine, vec![Vec::new(), ended, Vec::new()]);
         assert_eq!(refusals, [0, 2, 2]);
     }

@@ -1,48 +1,42 @@
 //! The shared state of the service. The sampler writes it, and the endpoints read it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use ttmon_allocation_server::{COUNTERS, Handle};
 use ttmon_collect::ledgers::OpenLedger;
 use ttmon_collect::reads::boot_time;
 use ttmon_model::snapshot::State;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Cluster, Snapshot};
 
-use crate::access::{RequestOrigin, Token, Visibility};
+use crate::Options;
+use crate::access::{RequestOrigin, Visibility};
 use crate::alerting::Alerting;
-use crate::answer_queue::AnswerQueue;
 use crate::chips::Chips;
 use crate::connections::Connections;
 use crate::deltas::Deltas;
-use crate::ended_processes::IntakeCallbacks;
 use crate::history::History;
 use crate::limits::{
-    RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STORE_TURNS_AT_ONCE, STREAMS_MAX, TURNS_AT_ONCE, WARNING_SPAN,
+    RECORDER_STREAMS_MAX, RECORDER_STREAMS_PER_USER_MAX, RESPONSES_AT_ONCE, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN,
+    STORE_RESPONSES_AT_ONCE, STREAMS_MAX, WARNING_SPAN,
 };
 use crate::lock;
-use crate::metrics::{self, Counters, Detail, Dialect, PageAddress, Processes, Scope, ServiceFigures};
+use crate::metrics::{self, Counters, Detail, Dialect, PageAddress, Scope, ServiceFigures};
 use crate::newest::{Form, Published};
 use crate::problem::Problem;
-use crate::recorder_slots::RecorderSlots;
+use crate::response_queue::ResponseQueue;
 use crate::service_events::{EventKind, Journal, ServiceEvent};
+use crate::shares::Shares;
 
 /// The shared state. Locks are held briefly, and never two at once.
 #[derive(Debug)]
 pub(crate) struct Service {
-    pub(crate) version: &'static str,
-    pub(crate) interval: Duration,
-    pub(crate) processes: Processes,
-    pub(crate) detail: Detail,
-    pub(crate) page: Option<PageAddress>,
-    /// The store with data of other hosts.
-    pub(crate) fleet: Option<ttmon_hosts::fleet::Store>,
-    pub(crate) token: Option<Token>,
-    /// State directory of the allocation socket.
-    pub(crate) state: Option<PathBuf>,
+    pub(crate) options: Options,
     pub(crate) cluster: Option<Cluster>,
+    pub(crate) page: Option<PageAddress>,
     pub(crate) counters: Counters,
     pub(crate) deltas: Deltas,
     newest: Mutex<Option<Arc<Published>>>,
@@ -51,17 +45,16 @@ pub(crate) struct Service {
     journal: Mutex<Journal>,
     history: Mutex<History>,
     figures: Mutex<Figures>,
-    keeper: OnceLock<IntakeCallbacks>,
+    /// It has the ledgers of ended processes.
+    allocation_server: OnceLock<Handle>,
     chips: Mutex<Chips>,
     pub(crate) alerting: Alerting,
-    /// Prints one line for the administrator.
-    pub(crate) complain: fn(&str),
-    /// Queue of expensive answers.
-    pub(crate) turns: AnswerQueue,
-    /// Queue of answers of the store on another host. A slow store delays only these answers.
-    pub(crate) store_turns: AnswerQueue,
+    /// Expensive responses.
+    pub(crate) responses: ResponseQueue,
+    /// Responses with data of the store on another host. A slow store delays only these responses.
+    pub(crate) store_responses: ResponseQueue,
     pub(crate) streams: Arc<Connections>,
-    pub(crate) recorder_places: Arc<RecorderSlots>,
+    pub(crate) recorder_streams: Arc<Shares>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -79,46 +72,49 @@ pub(crate) struct Figures {
 }
 
 impl Service {
-    pub(crate) fn new(version: &'static str, interval: Duration, processes: Processes, token: Option<Token>) -> Self {
+    pub(crate) fn new(options: Options, cluster: Option<Cluster>, page: Option<PageAddress>) -> Self {
         Self {
-            version,
-            interval,
-            processes,
-            detail: Detail::Full,
-            page: None,
-            fleet: None,
-            token,
-            state: None,
-            cluster: None,
+            cluster,
+            page,
             counters: Counters::default(),
             deltas: Deltas::default(),
             newest: Mutex::default(),
             pulse: watch::channel(0).0,
             journal: Mutex::new(Journal::starting(now())),
-            history: Mutex::new(History::new(interval)),
+            history: Mutex::new(History::new(options.interval)),
             figures: Mutex::default(),
-            keeper: OnceLock::new(),
+            allocation_server: OnceLock::new(),
             chips: Mutex::default(),
-            alerting: Alerting::new(ttmon_alerts::Config::default()),
-            complain: |_| {},
-            turns: AnswerQueue::new(TURNS_AT_ONCE),
-            store_turns: AnswerQueue::new(STORE_TURNS_AT_ONCE),
+            alerting: Alerting::new(&options.alerts),
+            responses: ResponseQueue::new(RESPONSES_AT_ONCE),
+            store_responses: ResponseQueue::new(STORE_RESPONSES_AT_ONCE),
             streams: Connections::new(STREAMS_MAX),
-            recorder_places: RecorderSlots::new(RECORDER_STREAMS_MAX),
+            recorder_streams: Shares::new(RECORDER_STREAMS_MAX, RECORDER_STREAMS_PER_USER_MAX),
+            options,
         }
     }
 
-    /// Sets the functions of the allocation server, which has the ledgers of ended processes.
-    pub(crate) fn keep(&self, keeper: Option<IntakeCallbacks>) {
-        if let Some(keeper) = keeper {
+    /// Connects the service with its allocation server, if it has one.
+    pub(crate) fn connect(&self, allocation_server: Option<Handle>) {
+        if let Some(handle) = allocation_server {
             // Called once, at the start.
-            let _ = self.keeper.set(keeper);
+            let _ = self.allocation_server.set(handle);
         }
+    }
+
+    /// Prints one line for the administrator.
+    pub(crate) fn complain(&self, line: &str) {
+        (self.options.complain)(line);
     }
 
     /// Returns the ledgers of ended processes that are still kept, and when the processes ended.
     pub(crate) fn ended(&self) -> Vec<(Arc<OpenLedger>, UnixTime)> {
-        self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.ended)())
+        let mut found = Vec::new();
+        if let Some(handle) = self.allocation_server.get() {
+            // Only collect here: reading a ledger while the list is locked would block the allocation socket.
+            handle.post_mortem().each(|kept| found.extend(kept.ended.map(|ended| (Arc::clone(&kept.ledger), ended.time))));
+        }
+        found
     }
 
     /// Returns the kept ledgers of ended processes with this pid that this client may see.
@@ -130,8 +126,8 @@ impl Service {
     pub(crate) fn publish(&self, planned: Duration, published: Arc<Published>) {
         lock(&self.history).add(planned, &published.snapshot);
         lock(&self.chips).record(published.sample.at, &published.snapshot);
-        if let Some(keeper) = self.keeper.get() {
-            (keeper.found)(&published.ledgers);
+        if let Some(handle) = self.allocation_server.get() {
+            handle.found(&published.ledgers);
         }
         self.alerting.offer(&published);
         *lock(&self.newest) = Some(published);
@@ -165,7 +161,7 @@ impl Service {
     }
 
     pub(crate) fn stale_after(&self) -> Duration {
-        self.interval.saturating_mul(STALE_INTERVALS).max(STALE_MIN)
+        self.options.interval.saturating_mul(STALE_INTERVALS).max(STALE_MIN)
     }
 
     /// Checks readiness. The service is ready if it has recent data of every listed device. A device in a reset counts as read. Returns
@@ -197,7 +193,7 @@ impl Service {
         }
         let scan_age = newest.scan_age();
         warnings.extend((scan_age > self.stale_after()).then(|| format!("processes are {:.1} s old", scan_age.as_secs_f64())));
-        warnings.extend(self.state.as_deref().filter(|state| is_full(state)).map(|state| format!("{} is full", state.display())));
+        warnings.extend(self.options.state.as_deref().filter(|state| is_full(state)).map(|state| format!("{} is full", state.display())));
         warnings
     }
 
@@ -231,18 +227,15 @@ impl Service {
         let newest = self.newest();
         // Without a recent sample, only the series of the service are shown; they tell why.
         let fresh = self.fresh().ok();
-        let scope = match origin {
-            RequestOrigin::Metrics => Scope { detail: self.detail, processes: Processes::Left },
-            RequestOrigin::Unix(_) | RequestOrigin::Loopback | RequestOrigin::Remote => {
-                Scope { detail: self.detail, processes: self.processes }
-            }
-        };
+        let detail = self.options.metrics_detail;
+        let is_metrics_endpoint = origin == RequestOrigin::Metrics;
+        let scope = Scope { detail, has_processes: self.options.process_metrics && !is_metrics_endpoint };
         let make = |snapshot: &Snapshot| {
             let chips = lock(&self.chips).clone();
             metrics::machine(snapshot, &chips, dialect, scope)
         };
         let machine = fresh.as_ref().map(|fresh| fresh.text(Form::Metrics(dialect, scope), Visibility::Whole, make)).unwrap_or_default();
-        let own_detail = if origin == RequestOrigin::Metrics { Detail::Lean } else { self.detail };
+        let own_detail = if is_metrics_endpoint { Detail::Lean } else { detail };
         let own = self.own(newest.as_deref(), fresh.as_deref()).text(&self.counters, dialect, own_detail) + dialect.end();
         if !is_gzip {
             return [&machine[..], own.as_bytes()].concat();
@@ -257,19 +250,19 @@ impl Service {
         let sampler = lock(&self.figures).clone();
         let events = lock(&self.journal).count();
         ServiceFigures {
-            version: self.version,
+            version: self.options.version,
             origin: newest.map_or("", |newest| newest.snapshot.origin.name()),
             page: self.page,
             is_fresh: fresh.is_some(),
             age: newest.map(Published::age),
             scan_age: newest.map(Published::scan_age),
             sampler,
-            interval: self.interval,
+            interval: self.options.interval,
             problems: fresh.map(|fresh| fresh.snapshot.problems.len()),
             history_bytes: self.history(History::bytes),
             events,
             alerts: self.alerting.figures(),
-            allocation_counters: self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.counters)()),
+            allocation_counters: self.allocation_server.get().map_or_else(Vec::new, allocation_counters),
         }
     }
 
@@ -278,6 +271,12 @@ impl Service {
         let ago = u64::try_from(boot_time().saturating_sub(at).as_nanos()).unwrap_or(u64::MAX);
         UnixTime(now().0.saturating_sub(ago))
     }
+}
+
+/// Returns the counters of the allocation server since its start, by name.
+fn allocation_counters(handle: &Handle) -> Vec<(&'static str, u64)> {
+    let counters = handle.counters();
+    COUNTERS.iter().map(|(name, _, get)| (*name, get(&counters))).collect()
 }
 
 /// Whether a file system has no room for the ledger of another process.
@@ -303,7 +302,7 @@ mod tests {
     /// A readiness request may wait for the journal or a file system. The sampler does not wait for the request.
     #[test]
     fn a_snapshot_is_published_during_any_request() {
-        let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
+        let service = Arc::new(crate::fixture::service());
         let published = || {
             let sample = ttmon_model::Sample { at: boot_time(), ..crate::fixture::sample() };
             Arc::new(Published::new(1, crate::fixture::machine(), sample, Vec::new(), Vec::new()))
@@ -325,12 +324,11 @@ mod tests {
     /// 10,000 processes run, 50 at a time. The series of devices are the same in every scrape; only the series of jobs change.
     #[test]
     fn churn_of_processes_adds_no_series_of_devices() {
-        let origins = [(Processes::Left, RequestOrigin::Loopback), (Processes::Shown, RequestOrigin::Metrics)];
-        for (detail, (processes, origin)) in
+        let origins = [(false, RequestOrigin::Loopback), (true, RequestOrigin::Metrics)];
+        for (metrics_detail, (process_metrics, origin)) in
             [Detail::Lean, Detail::Full].into_iter().flat_map(|detail| origins.map(|origin| (detail, origin)))
         {
-            let mut service = Service::new("0", Duration::from_secs(1), processes, None);
-            service.detail = detail;
+            let service = Service::new(Options { process_metrics, metrics_detail, ..Options::plain() }, None, None);
             let mut first = None;
             for round in 0..200 {
                 let sample = ttmon_model::Sample { at: boot_time(), ..crate::fixture::sample() };
@@ -342,7 +340,7 @@ mod tests {
                 assert!(series.len() > 100, "{} series of four chips", series.len());
                 let first = first.get_or_insert_with(|| series.clone());
                 let other: Vec<&String> = first.symmetric_difference(&series).collect();
-                assert!(other.is_empty(), "{detail:?}, {origin:?}, round {round}: {other:?}");
+                assert!(other.is_empty(), "{metrics_detail:?}, {origin:?}, round {round}: {other:?}");
                 // All jobs were seen.
                 let opened = text.lines().filter(|line| line.starts_with("ttmon_device_acquisitions_total{"));
                 assert_eq!(opened.filter(|line| line.ends_with(&format!("}} {}", 50 * round))).count(), 4, "{text}");

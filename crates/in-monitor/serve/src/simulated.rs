@@ -5,9 +5,9 @@ use std::time::Duration;
 use ttmon_model::Snapshot;
 
 use crate::chips::Chips;
-use crate::metrics::{self, Counters, Detail, Dialect, PageAddress, Processes, Scope, ServiceFigures};
+use crate::metrics::{self, Counters, Detail, Dialect, PageAddress, Scope, ServiceFigures};
 use crate::service::Figures;
-use crate::texts::{TextRequest, TextAnswer};
+use crate::texts::{TextAnswer, TextRequest};
 
 /// State of a simulated host between two scrapes.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl SimulatedHost {
             problems: Some(snapshot.problems.len()),
             ..ServiceFigures::default()
         };
-        let machine = metrics::machine(snapshot, &self.chips, dialect, Scope { detail, processes: Processes::Left });
+        let machine = metrics::machine(snapshot, &self.chips, dialect, Scope { detail, has_processes: false });
         let own = own.text(&Counters::default(), dialect, Detail::Lean) + dialect.end();
         let body = match request.takes_gzip {
             true => metrics::gzip_of(machine.as_bytes(), &metrics::deflated(machine.as_bytes()), &own),

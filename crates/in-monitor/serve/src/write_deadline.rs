@@ -1,4 +1,4 @@
-//! A connection with a time limit for clients that do not read their answers.
+//! A connection with a time limit for clients that do not read their responses.
 //!
 //! The time spent waiting for a client is added up. Bytes that the client reads reduce this time at the minimum rate. So a client that
 //! reads a few bytes now and then is treated like one that reads nothing, and a stream with few writes never exceeds the limit.
@@ -50,7 +50,7 @@ impl<S> WriteDeadline<S> {
         Self { stream, service, waiting: None, debt: OverdueTime::default(), is_request_pending: Arc::default() }
     }
 
-    /// Whether the client began a request that has no answer yet. A client that only keeps a connection open is not slow.
+    /// Whether the client began a request that has no response yet. A client that only keeps a connection open is not slow.
     pub(crate) fn is_request_pending(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_request_pending)
     }

@@ -42,7 +42,7 @@ pub(crate) fn run(context: &Context, request: &ServeRequest) -> Result<(), Failu
     let (host, announcement) = host::prepare(context, request, &placed, state, &mut opened)?;
     let stopper = || Stopper(signals.handle());
     let intake = machine.map(|machine| intake::start(context, request, &placed, machine, opened, stopper())).transpose()?;
-    let host = host.start(intake.as_ref().map(intake::Running::keeper), [stopper(), stopper(), stopper()])?;
+    let host = host.start(intake.as_ref().map(intake::Running::handle), [stopper(), stopper(), stopper()])?;
     if !request.quiet {
         complain(&announcement);
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use ttmon_alerts::{Delivery, UrlFrom};
+use ttmon_alerts::{Delivery, PostTarget, UrlFrom};
 use ttmon_hosts::{Roots, RootsError, Target, Trouble, post};
 
 use crate::limits::{ALERT_SECRET_BYTES_MAX, WEBHOOK_TIMEOUT};
@@ -49,14 +49,12 @@ pub enum DeliveryError {
 pub fn deliver(how: &Delivery, body: &str) -> Result<(), DeliveryError> {
     match how {
         Delivery::Command { argv, timeout } => command(argv, *timeout, body),
-        Delivery::Webhook { url, bearer_file, ca } => posted(&target(url)?, bearer_file.as_deref(), ca.as_deref(), body),
-        Delivery::Alertmanager { url, bearer_file, ca, .. } => {
-            posted(&target(url)?.joined(ALERTS_PATH), bearer_file.as_deref(), ca.as_deref(), body)
-        }
+        Delivery::Webhook(to) => post_to(to, &address(&to.url)?, body),
+        Delivery::Alertmanager { target: to, .. } => post_to(to, &address(&to.url)?.joined(ALERTS_PATH), body),
     }
 }
 
-fn target(url: &UrlFrom) -> Result<Target, DeliveryError> {
+fn address(url: &UrlFrom) -> Result<Target, DeliveryError> {
     let text = match url {
         UrlFrom::Text(text) => text.clone(),
         UrlFrom::File(path) => secret("url_file", path)?,
@@ -72,12 +70,12 @@ fn secret(key: &'static str, path: &Path) -> Result<String, DeliveryError> {
     text.filter(is_plain).ok_or_else(|| DeliveryError::File(key, io::Error::new(io::ErrorKind::InvalidData, "it is not one line of text")))
 }
 
-fn posted(target: &Target, bearer_file: Option<&Path>, ca: Option<&Path>, body: &str) -> Result<(), DeliveryError> {
-    let bearer = bearer_file.map(|path| secret("bearer_file", path)).transpose()?;
+fn post_to(PostTarget { bearer_file, ca, .. }: &PostTarget, target: &Target, body: &str) -> Result<(), DeliveryError> {
+    let bearer = bearer_file.as_deref().map(|path| secret("bearer_file", path)).transpose()?;
     if bearer.is_some() && !target.is_private() {
         return Err(DeliveryError::Exposed);
     }
-    let roots = target.is_secret().then(|| Roots::read(ca)).transpose().map_err(DeliveryError::Roots)?;
+    let roots = target.is_secret().then(|| Roots::read(ca.as_deref())).transpose().map_err(DeliveryError::Roots)?;
     post(target, roots.as_ref(), bearer.as_deref(), body, WEBHOOK_TIMEOUT).map_err(DeliveryError::Post)
 }
 

@@ -150,7 +150,7 @@ impl Mailbox {
     /// Sends a message. Only a webhook is retried: Alertmanager gets the next message anyway, and a command may have acted before it
     /// failed.
     fn send(&self, message: &Message) -> Result<(), DeliveryError> {
-        let tries = if let Delivery::Webhook { .. } = self.receiver.how { DELIVERY_TRIES } else { 1 };
+        let tries = if let Delivery::Webhook(_) = self.receiver.how { DELIVERY_TRIES } else { 1 };
         let mut number = 1;
         loop {
             match deliver(&self.receiver.how, &message.body) {

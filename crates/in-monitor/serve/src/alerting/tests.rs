@@ -7,24 +7,24 @@ use std::sync::OnceLock;
 use std::thread;
 
 use super::*;
-use crate::fixture;
-use crate::metrics::Processes;
-use ttmon_alerts::{Delivery, Receiver, Severity, UrlFrom};
+use crate::{Options, fixture};
+use ttmon_alerts::{Delivery, PostTarget, Receiver, Severity, UrlFrom};
 use ttmon_model::units::{Celsius, UnixTime};
 use ttmon_model::{Sample, Snapshot};
 use ttmon_testing::{TIMEOUT, until};
 
+fn post_target(url: UrlFrom) -> PostTarget {
+    PostTarget { url, bearer_file: None, ca: None }
+}
+
 fn webhook(address: std::net::SocketAddr) -> Receiver {
-    let how = Delivery::Webhook { url: UrlFrom::Text(format!("http://{address}/hook")), bearer_file: None, ca: None };
+    let how = Delivery::Webhook(post_target(UrlFrom::Text(format!("http://{address}/hook"))));
     Receiver { name: "hook".to_owned(), severity: Severity::Warning, how }
 }
 
 fn service(receivers: Vec<Receiver>, state: Option<&Path>) -> Arc<Service> {
-    let mut service = Service::new("0", Duration::from_secs(1), Processes::Left, None);
-    let config = Config { receivers, ..Config::default() };
-    service.alerting = Alerting::new(config);
-    service.state = state.map(Path::to_owned);
-    Arc::new(service)
+    let alerts = Config { receivers, ..Config::default() };
+    Arc::new(Service::new(Options { alerts, state: state.map(Path::to_owned), ..Options::plain() }, None, None))
 }
 
 /// A snapshot at this second, with one chip at this temperature. The limit is 100 degrees.
@@ -123,7 +123,7 @@ fn failing_receiver_is_reported() {
     let program = directory.path().join("page");
     let how = Delivery::Command { argv: vec![program.display().to_string()], timeout: TIMEOUT };
     let mut service = service(vec![Receiver { name: "page".to_owned(), severity: Severity::Info, how }], None);
-    Arc::get_mut(&mut service).expect("the only one").complain = |line| lock(&PRINTED).push(line.to_owned());
+    Arc::get_mut(&mut service).expect("the only one").options.complain = |line| lock(&PRINTED).push(line.to_owned());
     let (samples, threads) = start(&service).expect("threads");
     let mut evaluator = AlertEvaluator::new(&service);
     (0..=10).for_each(|second| evaluator.evaluate(&service, &published(second, 105.0)));
@@ -180,7 +180,7 @@ fn a_damaged_or_unwritable_list_of_alerts_is_printed() {
     static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let state = tempfile::tempdir().expect("a directory");
     let mut service = service(Vec::new(), Some(state.path()));
-    Arc::get_mut(&mut service).expect("nobody else has it").complain = |line| lock(&PRINTED).push(line.to_owned());
+    Arc::get_mut(&mut service).expect("nobody else has it").options.complain = |line| lock(&PRINTED).push(line.to_owned());
     let starts = |text: &str| {
         fs::write(state.path().join("alerts.json"), text).expect("a file");
         let evaluator = AlertEvaluator::new(&service);
@@ -223,7 +223,7 @@ fn silences_that_other_users_can_write_are_not_used() {
     assert_eq!(read_silences(state.path()), (vec![silence], vec![why.clone()]));
     static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut service = service(vec![webhook("127.0.0.1:9".parse().expect("an address"))], Some(state.path()));
-    Arc::get_mut(&mut service).expect("nobody else has it").complain = |line| lock(&PRINTED).push(line.to_owned());
+    Arc::get_mut(&mut service).expect("nobody else has it").options.complain = |line| lock(&PRINTED).push(line.to_owned());
     let mut evaluator = AlertEvaluator::new(&service);
     (0..=10).for_each(|second| evaluator.evaluate(&service, &published(second, 105.0)));
     let sender = Sender { version: "0", host: "machine", origin: "sim", is_test: false };
@@ -279,7 +279,9 @@ fn secrets_are_read_from_private_files_and_sent_only_encrypted() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
         path
     };
-    let sent = |url: UrlFrom, bearer_file| deliver(&Delivery::Webhook { url, bearer_file, ca: None }, "{}").map_err(|why| why.to_string());
+    let sent = |url: UrlFrom, bearer_file| {
+        deliver(&Delivery::Webhook(PostTarget { bearer_file, ..post_target(url) }), "{}").map_err(|why| why.to_string())
+    };
     let open = file("open", "http://127.0.0.1:9/", 0o644);
     assert!(sent(UrlFrom::File(open), None).is_err_and(|why| why.starts_with("url_file: other users may read it")));
     let odd = file("odd", "two\nlines", 0o600);
@@ -305,7 +307,7 @@ fn secrets_are_read_from_private_files_and_sent_only_encrypted() {
 fn firing_alerts_are_sent_until_alertmanager_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = UrlFrom::Text(format!("http://{}", listener.local_addr().expect("an address")));
-    let how = Delivery::Alertmanager { url, bearer_file: None, ca: None, resend: Duration::from_secs(60) };
+    let how = Delivery::Alertmanager { target: post_target(url), resend: Duration::from_secs(60) };
     let service = service(vec![Receiver { name: "am".to_owned(), severity: Severity::Info, how }], None);
     let mut evaluator = AlertEvaluator::new(&service);
     (0..=10).for_each(|second| evaluator.evaluate(&service, &published(second, 105.0)));

@@ -6,9 +6,8 @@ use super::*;
 use crate::fixture::{all, machine};
 use crate::service::Figures;
 
-fn full(processes: Processes) -> Scope {
-    Scope { detail: Detail::Full, processes }
-}
+const FULL: Scope = Scope { detail: Detail::Full, has_processes: false };
+const PER_PROCESS: Scope = Scope { detail: Detail::Full, has_processes: true };
 
 /// The golden scrape. Dashboards rely on these names.
 #[test]
@@ -37,9 +36,7 @@ fn machine_and(snapshot: &Snapshot, own: &ServiceFigures, dialect: Dialect) -> S
     let mut chips = Chips::default();
     chips.record(Duration::from_secs(10), snapshot);
     chips.record(Duration::from_secs(12), snapshot);
-    super::machine(snapshot, &chips, dialect, full(Processes::Shown))
-        + &own.text(&Counters::default(), dialect, Detail::Full)
-        + dialect.end()
+    super::machine(snapshot, &chips, dialect, PER_PROCESS) + &own.text(&Counters::default(), dialect, Detail::Full) + dialect.end()
 }
 
 /// Each family appears once and in one piece. Each series appears once, with at most six labels, or eight for an info. Values are numbers.
@@ -72,7 +69,7 @@ fn every_scrape_keeps_the_rules() {
 #[test]
 fn both_formats_have_the_same_series() {
     let series = |dialect| -> Vec<String> {
-        let text = super::machine(&machine(), &Chips::default(), dialect, full(Processes::Shown));
+        let text = super::machine(&machine(), &Chips::default(), dialect, PER_PROCESS);
         text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
     };
     assert_eq!(series(Dialect::Open), series(Dialect::Text));
@@ -82,7 +79,7 @@ fn both_formats_have_the_same_series() {
 fn unknown_values_have_no_series() {
     let mut snapshot = machine();
     snapshot.devices[0].temperature = Err(Missing::Timeout);
-    let text = super::machine(&snapshot, &Chips::default(), Dialect::Open, full(Processes::Left));
+    let text = super::machine(&snapshot, &Chips::default(), Dialect::Open, FULL);
     assert!(!text.contains("ttmon_device_temperature_celsius{device=\"0\""));
     assert!(text.contains("ttmon_device_temperature_celsius{device=\"1\""));
     assert!(!text.contains("ttmon_process_"));
@@ -98,7 +95,7 @@ fn labels_outlast_a_reset() {
     let device = &mut away.devices[0];
     (device.state, device.asic_id, device.serial) = (State::Resetting, Err(Missing::Resetting), Err(Missing::Resetting));
     let keys = |snapshot: &Snapshot, name: &str| -> Vec<String> {
-        let text = super::machine(snapshot, &chips, Dialect::Text, full(Processes::Left));
+        let text = super::machine(snapshot, &chips, Dialect::Text, FULL);
         text.lines().filter(|line| line.starts_with(name)).filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned())).collect()
     };
     for name in ["ttmon_device_state{", "ttmon_device_info{", "ttmon_workload_info{"] {
@@ -113,7 +110,7 @@ fn lean_series_are_few() {
     let mut chips = Chips::default();
     chips.record(Duration::from_secs(10), &snapshot);
     let series = |detail| {
-        let scope = Scope { detail, processes: Processes::Left };
+        let scope = Scope { detail, has_processes: false };
         let own = ServiceFigures {
             alerts: AlertFigures { firing: vec![("hot".to_owned(), "critical", 0); 16], ..AlertFigures::default() },
             ..ServiceFigures::default()

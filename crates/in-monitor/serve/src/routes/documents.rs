@@ -35,7 +35,7 @@ pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
 pub(super) async fn part(service: &Arc<Service>, what: ResponseKind, visibility: Visibility) -> Result<Response<Body>, Problem> {
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
-    let version = service.version;
+    let version = service.options.version;
     let form = match what {
         ResponseKind::Devices => Form::Devices,
         ResponseKind::Processes => Form::Processes,
@@ -49,7 +49,7 @@ pub(super) async fn part(service: &Arc<Service>, what: ResponseKind, visibility:
 pub(super) fn alerts(service: &Service) -> Result<Response<Body>, Problem> {
     let newest = service.fresh()?;
     let snapshot = &newest.snapshot;
-    let sender = Sender { version: service.version, host: &snapshot.host, origin: snapshot.origin.name(), is_test: false };
+    let sender = Sender { version: service.options.version, host: &snapshot.host, origin: snapshot.origin.name(), is_test: false };
     Ok(aged(format!("{}\n", service.alerting.document(sender)), newest.age().as_secs()))
 }
 
@@ -58,7 +58,7 @@ pub(super) fn mesh(service: &Service) -> Result<Response<Body>, Problem> {
     let snapshot = &newest.snapshot;
     let mut document = mesh_parts(&ttmon_model::mesh::of(snapshot, service.cluster.as_ref()));
     document["schema"] = json!(SCHEMA);
-    document["version"] = json!(service.version);
+    document["version"] = json!(service.options.version);
     document["host"] = json!(snapshot.host);
     document["time"] = json!(snapshot.time.rfc3339());
     document["origin"] = json!(snapshot.origin.name());
@@ -97,8 +97,8 @@ pub(super) async fn buffers(service: &Arc<Service>, visibility: Visibility, para
     let (pid, limit) = (parameters.pid()?, parameters.limit(BUFFERS_DEFAULT, BUFFERS_MAX)?);
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
-    let version = service.version;
-    let text = service.turns.make(visibility, move || {
+    let version = service.options.version;
+    let text = service.responses.make(visibility, move || {
         let order = BufferOrder::Size;
         let mut snapshot = with_buffers(&newest, visibility, pid, LedgerDetail::First(order, limit));
         let mut buffers = mem::take(&mut snapshot.buffers);
@@ -131,7 +131,7 @@ pub(super) async fn memory(service: &Arc<Service>, visibility: Visibility, param
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
     let making = Arc::clone(service);
-    let text = service.turns.make(visibility, move || {
+    let text = service.responses.make(visibility, move || {
         let service = making;
         let is_here = |pid: &u32| newest.snapshot.processes.iter().any(|process| process.key.pid == *pid);
         let ended = pid.filter(|pid| !is_here(pid)).and_then(|pid| service.ended_with(pid, visibility).last());
@@ -152,7 +152,7 @@ pub(super) async fn memory(service: &Arc<Service>, visibility: Visibility, param
         if count > MEMORY_BUFFERS_MAX {
             return Err(Problem::TooMuch(format!("{count} buffers; ask for one process, or /api/v1/buffers for the largest")));
         }
-        let document = MemoryJson { snapshot: SnapshotJson { snapshot: &snapshot, version: service.version }, parts };
+        let document = MemoryJson { snapshot: SnapshotJson { snapshot: &snapshot, version: service.options.version }, parts };
         Ok(line(&document))
     });
     Ok(aged(text.await?, age))
@@ -208,7 +208,7 @@ fn renew(ledgers: &mut Vec<LedgerSample>, read: Vec<LedgerSample>) {
 /// Returns the history on an even grid.
 pub(super) async fn history(service: &Arc<Service>, visibility: Visibility, query: Query) -> Result<Response<Body>, Problem> {
     let making = Arc::clone(service);
-    let text = service.turns.make(visibility, move || {
+    let text = service.responses.make(visibility, move || {
         let service = making;
         let response = service.history(|history| history.read(&query));
         let names: Vec<String> = query.fields.iter().map(ttmon_model::fields::DeviceField::name).collect();
@@ -226,7 +226,7 @@ pub(super) async fn history(service: &Arc<Service>, visibility: Visibility, quer
         let marks: Vec<Value> = service.events_since(response.start).iter().map(crate::service_events::ServiceEvent::json).collect();
         let document = json!({
             "schema": SCHEMA,
-            "version": service.version,
+            "version": service.options.version,
             "time": service.wall_time(boot_time()).rfc3339(),
             "start": service.wall_time(response.start).rfc3339(),
             "step_s": response.step.as_secs_f64(),

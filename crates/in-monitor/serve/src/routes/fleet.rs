@@ -15,9 +15,9 @@ use crate::service::{Service, now};
 /// Returns all hosts, worst first.
 pub(super) async fn overview(service: &Arc<Service>, visibility: Visibility) -> Result<Response<Body>, Problem> {
     let making = Arc::clone(service);
-    let text = service.store_turns.make(visibility, move || {
-        let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
-        let document = store.overview().document(making.version, &now().rfc3339(), HOSTS_SHOWN);
+    let text = service.store_responses.make(visibility, move || {
+        let store = making.options.fleet.as_ref().ok_or(Problem::NotFound)?;
+        let document = store.overview().document(making.options.version, &now().rfc3339(), HOSTS_SHOWN);
         Ok(line(&document))
     });
     Ok(aged(text.await?, 0))
@@ -26,8 +26,8 @@ pub(super) async fn overview(service: &Arc<Service>, visibility: Visibility) -> 
 /// Returns hosts with idle chips.
 pub(super) async fn find(service: &Arc<Service>, visibility: Visibility, request: FindRequest) -> Result<Response<Body>, Problem> {
     let making = Arc::clone(service);
-    let text = service.store_turns.make(visibility, move || {
-        let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
+    let text = service.store_responses.make(visibility, move || {
+        let store = making.options.fleet.as_ref().ok_or(Problem::NotFound)?;
         let found = store.find(&request).map_err(|error| Problem::Stale(format!("the store {error}")))?;
         Ok(line(&request.document(Some(store.url()), &found)))
     });

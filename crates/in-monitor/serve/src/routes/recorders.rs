@@ -18,6 +18,7 @@ use ttmon_collect::ledgers::OpenLedger;
 use ttmon_json::{Layout, SCHEMA, event_line};
 
 use super::documents::aside;
+use super::parameters::RecorderQuery;
 use super::{RequestHead, event_stream, typed, wants_json};
 use crate::access::Visibility;
 use crate::body::Body;
@@ -42,16 +43,16 @@ pub(super) async fn events(
     service.fresh()?;
     let mut follower = Follower { service: Arc::clone(service), visibility, query, recorder: Recorder::default() };
     if wants_json(request) {
-        return Ok(typed("application/json", service.turns.make(visibility, move || follower.document()).await?));
+        return Ok(typed("application/json", service.responses.make(visibility, move || follower.document()).await?));
     }
-    let place = service.recorder_places.take(visibility)?;
+    let share = service.recorder_streams.take(visibility, 1).ok_or(Problem::Streams)?;
     let (sender, receiver) = mpsc::channel(QUEUE_MAX);
     if request.method == hyper::Method::GET {
         tokio::spawn(async move {
             let service = Arc::clone(&follower.service);
             let _open = service.counters.streams.hold();
             follower.send(sender).await;
-            drop(place);
+            drop(share);
         });
     }
     Ok(event_stream(receiver))
@@ -105,7 +106,7 @@ impl Follower {
             last.push_back(event_line(&event));
             count += 1;
         }
-        let head = json!({"schema": SCHEMA, "version": self.service.version, "recorders": self.recorder.len(), "count": count});
+        let head = json!({"schema": SCHEMA, "version": self.service.options.version, "recorders": self.recorder.len(), "count": count});
         let head = ttmon_json::to_string(&head, Layout::Line);
         let mut text = String::with_capacity(last.iter().map(|line| line.len() + 1).sum::<usize>() + head.len() + 16);
         text.push_str(head.trim_end_matches('}'));

@@ -35,7 +35,7 @@ pub(super) async fn events(
     let after = parameters.number("after", 0, u64::MAX)?.or(last);
     if wants_json(request) {
         let events: Vec<Value> = service.events_after(after.unwrap_or(0)).iter().map(ServiceEvent::json).collect();
-        let document = json!({"schema": SCHEMA, "version": service.version, "last_id": service.last_event(), "events": events});
+        let document = json!({"schema": SCHEMA, "version": service.options.version, "last_id": service.last_event(), "events": events});
         return Ok(typed("application/json", line(&document)));
     }
     let (sender, receiver) = mpsc::channel(STREAM_QUEUE_MAX);
@@ -139,7 +139,7 @@ async fn frame(service: &Arc<Service>, visibility: Visibility, newest: Arc<Publi
     }
     let making = Arc::clone(service);
     let made = tokio::task::spawn_blocking(move || {
-        let text = || documents::text(&newest, Form::Snapshot, visibility, making.version);
+        let text = || documents::text(&newest, Form::Snapshot, visibility, making.options.version);
         match before.and_then(|before| making.deltas.between(visibility, before, newest.number, text)) {
             Some(delta) => vec![delta],
             None => vec![Bytes::from_static(b"event: snapshot\ndata: "), text(), Bytes::from_static(b"\n")],
@@ -160,14 +160,13 @@ mod tests {
     use crate::body::Content;
     use crate::connections::Holder;
     use crate::limits::STREAMS_MAX;
-    use crate::metrics::Processes;
 
     /// Every new stream is accepted. The holder with the most streams loses the oldest.
     #[test]
     fn streams_of_one_holder_do_not_exclude_others() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
-            let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
+            let service = Arc::new(crate::fixture::service());
             let (headers, method) = (hyper::HeaderMap::new(), hyper::Method::GET);
             let (service, headers, method) = (&service, &headers, &method);
             let ask = |holder: Holder| async move {
@@ -200,7 +199,7 @@ mod tests {
         const STREAMS: usize = 50;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
-            let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
+            let service = Arc::new(crate::fixture::service());
             let publish = |number: u64| {
                 let sample = ttmon_model::Sample { at: ttmon_collect::reads::boot_time(), ..crate::fixture::sample() };
                 let published = Published::new(number, crate::fixture::machine(), sample, Vec::new(), Vec::new());
@@ -237,7 +236,7 @@ mod tests {
     fn keep_alives_are_sent_although_every_snapshot_wakes_the_stream() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
         runtime.block_on(async {
-            let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
+            let service = Arc::new(crate::fixture::service());
             let (sender, mut receiver) = mpsc::channel(STREAM_QUEUE_MAX);
             let state = Events { after: service.last_event(), snapshots: false, deltas: false, number: 0 };
             tokio::spawn(send(Arc::clone(&service), Visibility::Public, state, sender));

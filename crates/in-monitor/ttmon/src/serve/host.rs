@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use ttmon_serve::{Host, Options, StartError, Token};
+use ttmon_serve::{Host, Options, Socket, Sockets, StartError, Token};
 
 use super::systemd::InheritedSockets;
 use super::{places, secret};
@@ -20,48 +20,48 @@ pub(super) fn prepare(
     state: Option<PathBuf>,
     opened: &mut InheritedSockets,
 ) -> Result<(Host, String), Failure> {
-    let mut options = Options { state, ..options(context, request)? };
-    if let Some(listener) = opened.http.take() {
-        if !matches!(request.http, HttpAddress::Usual(_)) {
-            return Err(Failure::usage("--listen does not go with a port that the service manager opened; leave one of them out"));
-        }
-        options.listen = Some(listener.local_addr()?);
-        options.http_listener = Some(listener);
-    }
-    if let Some(listener) = opened.metrics.take() {
-        if request.metrics_address.is_some() {
-            return Err(Failure::usage("--metrics-listen does not go with a port that the service manager opened; leave one of them out"));
-        }
-        options.metrics_listener = Some(listener);
-    }
-    options.api_listener = options.api.as_deref().and_then(|api| opened.take_stream(api));
-    let api = options.api.clone();
-    let slots = options.state.as_ref().map(|state| state.join("devices"));
-    let host = Host::prepare(placed.root.clone(), ttmon_collect::Options { slots, ..placed.options.clone() }, options)?;
+    let api = api(context, request);
+    let sockets = sockets(request, api.as_deref(), opened)?;
+    let slots = state.as_ref().map(|state| state.join("devices"));
+    let reading = ttmon_collect::Options { slots, ..placed.options.clone() };
+    let host = Host::prepare(placed.root.clone(), reading, options(context, request, state)?, sockets)?;
     let announcement = announcement(context, api.as_deref(), &host, request);
     Ok((host, announcement))
 }
 
-fn options(context: &Context, request: &ServeRequest) -> Result<Options, Failure> {
-    let listen = request.http.get();
+fn sockets(request: &ServeRequest, api: Option<&Path>, opened: &mut InheritedSockets) -> Result<Sockets, Failure> {
+    let refuse =
+        |flag: &str| Failure::usage(format!("{flag} does not go with a port that the service manager opened; leave one of them out"));
+    let api = api.map(|path| match opened.take_stream(path) {
+        Some(listener) => Socket::Inherited(listener),
+        None => Socket::At(path.to_owned()),
+    });
+    let http = match opened.http.take() {
+        Some(_) if !matches!(request.http, HttpAddress::Usual(_)) => return Err(refuse("--listen")),
+        Some(listener) => Some(Socket::Inherited(listener)),
+        None => request.http.get().map(Socket::At),
+    };
+    let metrics = match (opened.metrics.take(), request.metrics_address) {
+        (Some(_), Some(_)) => return Err(refuse("--metrics-listen")),
+        (Some(listener), None) => Some(Socket::Inherited(listener)),
+        (None, address) => address.map(Socket::At),
+    };
+    Ok(Sockets { api, http, metrics })
+}
+
+fn options(context: &Context, request: &ServeRequest, state: Option<PathBuf>) -> Result<Options, Failure> {
     // Access from other hosts needs a token that the user provided, not a generated one.
-    let is_local = !request.allow_remote && listen.is_none_or(|address| address.ip().is_loopback());
+    let is_local = !request.allow_remote && request.http.get().is_none_or(|address| address.ip().is_loopback());
     Ok(Options {
         version: VERSION,
         interval: request.interval,
-        api: api(context, request),
-        api_listener: None,
-        http_listener: None,
-        listen,
         allow_remote: request.allow_remote,
         token: token(request.token_file.as_deref())?.or_else(|| is_local.then(secret::own).flatten()),
         tls: request.tls.clone(),
-        metrics_listen: request.metrics_address,
-        metrics_listener: None,
         metrics_detail: request.metrics_detail,
-        fleet: request.fleet.as_ref().map(crate::fleet::store).transpose()?,
         process_metrics: request.process_metrics,
-        state: None,
+        state,
+        fleet: request.fleet.as_ref().map(crate::fleet::store).transpose()?,
         alerts: crate::alerts::configuration(request.config.as_deref(), matches!(context.place, CliTarget::Real))?,
         complain: crate::failure::complain,
     })

@@ -4,15 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use ttmon_allocation_server::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store, make_directory};
+use ttmon_allocation_server::{Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store, make_directory};
 use ttmon_collect::handover::Receiver;
-use ttmon_collect::ledgers::OpenLedger;
 use ttmon_collect::{Error, LedgerScope, Machine};
 use ttmon_model::Snapshot;
-use ttmon_serve::IntakeCallbacks;
 
 use super::systemd::InheritedSockets;
 use super::{Stopper, banner, cannot, places};
@@ -120,21 +117,8 @@ pub(super) fn start(
 }
 
 impl Running {
-    /// Callbacks for the ledgers of ended processes, the counters, and found ledgers.
-    pub(super) fn keeper(&self) -> IntakeCallbacks {
-        let (kept, handle, for_found) = (self.handle.post_mortem().clone(), self.handle.clone(), self.handle.clone());
-        let counters = move || {
-            let counted = handle.counters();
-            COUNTERS.iter().map(|(name, _, get)| (*name, get(&counted))).collect()
-        };
-        let ended = move || {
-            let mut found = Vec::new();
-            // Only collect here: reading a ledger while the list is locked would block the socket.
-            kept.each(|kept| found.extend(kept.ended.map(|ended| (Arc::clone(&kept.ledger), ended.time))));
-            found
-        };
-        let found = move |ledgers: &[Arc<OpenLedger>]| for_found.found(ledgers);
-        IntakeCallbacks { ended: Box::new(ended), counters: Box::new(counters), found: Box::new(found) }
+    pub(super) fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     pub(super) fn statistics(&self) {
