@@ -11,6 +11,8 @@ mod mesh;
 mod panels;
 mod processes;
 
+use std::ops::Range;
+
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ttmon_model::Snapshot;
@@ -383,6 +385,12 @@ fn on_the_rule(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
     if !text.is_empty() {
         at_the_end(canvas, Rect { width: area.width.saturating_sub(2), ..area }, &format!("{text} "));
     }
+}
+
+/// Writes on the rule above a list how many of its rows are above and below the visible ones.
+fn hidden_rows(canvas: &mut Canvas<'_>, area: Rect, visible: Range<usize>, count: usize) {
+    let text = more(canvas, visible.start, count.saturating_sub(visible.end));
+    on_the_rule(canvas, area, &text);
 }
 
 /// Returns how many rows are above and below the visible part of a list; empty if all are visible.

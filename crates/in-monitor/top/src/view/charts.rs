@@ -36,30 +36,51 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     // The end of the row has the number of hidden charts.
     let text = if width(&left) + HIDDEN_COLUMNS <= head.width { left } else { what };
     canvas.text(head, 1, 0, &text, Role::Title);
-    if state.settings.by_device {
-        of_device(state, snapshot, canvas, area);
-    } else {
-        of_metric(state, snapshot, canvas, area);
+    if is_overlay(state) {
+        return all(state, snapshot, state.settings.metric).draw(canvas, inner(area));
     }
-}
-
-fn of_device(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
-    let Some(device) = state.chosen_device(snapshot) else { return };
-    let known: Vec<usize> = metrics(state, from_ref(device)).collect();
-    if known.is_empty() {
-        let text = match device.location {
-            Location::Local => "nothing was measured of this device since this was started; 3 shows why",
-            Location::Remote => "a chip reached over Ethernet shows only its memory, while a process uses it",
+    let (charts, places) = charts(state, snapshot, body);
+    if charts.is_empty() {
+        let text = match state.chosen_device(snapshot).filter(|_| state.settings.by_device).map(|device| device.location) {
+            Some(Location::Local) => "nothing was measured of this device since this was started; 3 shows why",
+            Some(Location::Remote) => "a chip reached over Ethernet shows only its memory, while a process uses it",
+            None => "no device has it",
         };
         canvas.text(area, 1, 1, text, Role::Dim);
-        return;
     }
-    let places = panes(area, known.len(), PANE.0, PANE.1);
-    let first = first(state, known.len(), &places);
-    for (metric, place) in known.iter().skip(first).zip(&places) {
-        one(state, snapshot, device, *metric, None).draw(canvas, inner(*place));
+    let first = first(state, charts.len(), &places);
+    for ((metric, device), place) in charts.iter().skip(first).zip(&places) {
+        let chart = if state.settings.by_device {
+            one(state, snapshot, device, *metric, METRICS[*metric].title)
+        } else {
+            // A small pane has no room for the whole title, but the number must be visible.
+            let chart = one(state, snapshot, device, *metric, &device.id.to_string());
+            Chart { title: format!("{}  {}", chart.title, device.label()), ..chart }
+        };
+        chart.draw(canvas, inner(*place));
     }
-    hidden(canvas, area, known.len(), first, places.len());
+    let hidden = super::more(canvas, first, charts.len().saturating_sub(first + places.len()));
+    super::at_the_end(canvas, head, &hidden);
+}
+
+fn is_overlay(state: &State) -> bool {
+    state.settings.overlay && !state.settings.by_device
+}
+
+/// Returns the charts of the view, each a metric of a device, and their panes as far as there is room: every metric of the selected device,
+/// or one metric of every device.
+fn charts<'a>(state: &State, snapshot: &'a Snapshot, body: Rect) -> (Vec<(usize, &'a Device)>, Vec<Rect>) {
+    let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
+    let metric = state.settings.metric;
+    let (charts, pane): (Vec<_>, _) = match state.chosen_device(snapshot).filter(|_| state.settings.by_device) {
+        Some(device) => (metrics(state, from_ref(device)).map(|metric| (metric, device)).collect(), PANE),
+        None => (
+            snapshot.devices.iter().filter(|device| has_values(state, device, metric)).map(|device| (metric, device)).collect(),
+            PANE_SMALL,
+        ),
+    };
+    let places = panes(area, charts.len(), pane.0, pane.1);
+    (charts, places)
 }
 
 /// Returns the metrics that have a value on any of these devices, the selected one first.
@@ -75,49 +96,17 @@ fn columns(places: &[Rect]) -> usize {
 
 /// Returns the index of the first visible chart. Charts scroll by whole rows.
 fn first(state: &State, count: usize, places: &[Rect]) -> usize {
-    let columns = columns(places);
-    state.scroll.min(rows(count, columns, places).last()) * columns
+    state.scroll.min(rows(count, places).last()) * columns(places)
 }
 
-fn rows(count: usize, columns: usize, places: &[Rect]) -> Extent {
+fn rows(count: usize, places: &[Rect]) -> Extent {
+    let columns = columns(places);
     Extent { lines: count.div_ceil(columns), page: places.len().div_ceil(columns).max(1) }
 }
 
 pub(super) fn extent(state: &State, snapshot: &Snapshot, body: Rect) -> Extent {
-    let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
-    let metric = state.settings.metric;
-    let (count, pane) = match state.chosen_device(snapshot).filter(|_| state.settings.by_device) {
-        Some(device) => (metrics(state, from_ref(device)).count(), PANE),
-        None if state.settings.overlay => (1, PANE),
-        None => (snapshot.devices.iter().filter(|device| has_values(state, device, metric)).count(), PANE_SMALL),
-    };
-    let places = panes(area, count, pane.0, pane.1);
-    rows(count, columns(&places), &places)
-}
-
-fn of_metric(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
-    let metric = state.settings.metric;
-    if state.settings.overlay {
-        return all(state, snapshot, metric).draw(canvas, inner(area));
-    }
-    let known: Vec<&Device> = snapshot.devices.iter().filter(|device| has_values(state, device, metric)).collect();
-    if known.is_empty() {
-        canvas.text(area, 1, 1, "no device has it", Role::Dim);
-    }
-    let places = panes(area, known.len(), PANE_SMALL.0, PANE_SMALL.1);
-    let first = first(state, known.len(), &places);
-    for (device, place) in known.iter().skip(first).zip(&places) {
-        let mut chart = one(state, snapshot, device, metric, Some(device.id.to_string()));
-        // A small pane has no room for the whole title, but the number must be visible.
-        chart.title += &format!("  {}", device.label());
-        chart.draw(canvas, inner(*place));
-    }
-    hidden(canvas, area, known.len(), first, places.len());
-}
-
-fn hidden(canvas: &mut Canvas<'_>, area: Rect, all: usize, first: usize, shown: usize) {
-    let text = super::more(canvas, first, all.saturating_sub(first + shown));
-    super::at_the_end(canvas, Rect { y: area.y.saturating_sub(1), height: 1, ..area }, &text);
+    let (charts, places) = charts(state, snapshot, body);
+    if is_overlay(state) { Extent { lines: 1, page: 1 } } else { rows(charts.len(), &places) }
 }
 
 fn inner(place: Rect) -> Rect {
@@ -132,7 +121,7 @@ pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_
     let columns = u16::try_from(shown.len()).unwrap_or(1).max(1);
     for (metric, place) in shown.iter().zip(panes(area, shown.len(), area.width / columns, area.height)) {
         let chart = match snapshot.devices.as_slice() {
-            [device] => one(state, snapshot, device, *metric, None),
+            [device] => one(state, snapshot, device, *metric, METRICS[*metric].title),
             _ => all(state, snapshot, *metric),
         };
         chart.draw(canvas, inner(place));
@@ -147,12 +136,11 @@ fn has_values(state: &State, device: &Device, metric: usize) -> bool {
     state.host().history.column(device.id, metric).is_some_and(|column| column.iter().any(is_worth_it))
 }
 
-fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize, name: Option<String>) -> Chart<'a> {
+fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize, name: &str) -> Chart<'a> {
     let metric = &METRICS[index];
     let now = metric.get(device);
     let limit = metric.limit(device).ok();
-    let mut title = name.unwrap_or_else(|| metric.title.to_owned());
-    title += &now.map_or_else(|reason| format!("  N/A ({reason})"), |value| format!("  {}", metric.show(value)));
+    let mut title = now.map_or_else(|reason| format!("{name}  N/A ({reason})"), |value| format!("{name}  {}", metric.show(value)));
     if let Some(limit) = limit {
         title += &format!(" of {}", metric.show(limit));
     }

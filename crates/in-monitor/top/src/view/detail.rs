@@ -49,8 +49,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         let (column, row) = (place / area.height, place % area.height);
         draw_line(canvas, Rect { x: area.x + column * width, width: width - 1, ..area }, row, line);
     }
-    let hidden = super::more(canvas, first, lines.len().saturating_sub(first + per_page));
-    super::on_the_rule(canvas, body, &hidden);
+    super::hidden_rows(canvas, body, first..first + per_page, lines.len());
 }
 
 fn page(area: Rect) -> (u16, usize) {

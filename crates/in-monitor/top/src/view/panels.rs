@@ -118,6 +118,5 @@ pub(super) fn events(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let text = canvas.clean(&text);
         canvas.field(area, field, row, &text, canvas.style(role));
     }
-    let hidden = super::more(canvas, 0, lines.len().saturating_sub(usize::from(area.height.saturating_sub(1))));
-    super::on_the_rule(canvas, area, &hidden);
+    super::hidden_rows(canvas, area, 0..usize::from(area.height.saturating_sub(1)), lines.len());
 }

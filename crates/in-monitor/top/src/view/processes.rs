@@ -72,8 +72,7 @@ fn rule(state: &State, canvas: &mut Canvas<'_>, area: Rect, shown: usize, first:
         text += "  tree";
     }
     canvas.rule(area, 0, &text, Role::Title);
-    let hidden = super::more(canvas, first, shown.saturating_sub(first + rows(area)));
-    super::on_the_rule(canvas, area, &hidden);
+    super::hidden_rows(canvas, area, first..first + rows(area), shown);
 }
 
 fn nothing(state: &State, canvas: &mut Canvas<'_>, area: Rect) {

@@ -6,7 +6,7 @@ use ttmon_model::snapshot::Circular;
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::quantity::size;
 
-use super::super::{more, on_the_rule};
+use super::super::hidden_rows;
 use crate::canvas::{Canvas, Field};
 use crate::theme::Role;
 
@@ -29,8 +29,7 @@ pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>
     let grid = grid(&circulars);
     let most = grid.iter().flatten().copied().max().unwrap_or(0);
     canvas.rule(area, 0, &format!("CBs by core (x, y), most {}", size(most)), Role::Title);
-    let hidden = more(canvas, 0, grid.len().saturating_sub(usize::from(area.height.saturating_sub(2))));
-    on_the_rule(canvas, area, &hidden);
+    hidden_rows(canvas, area, 0..usize::from(area.height.saturating_sub(2)), grid.len());
     let steps = canvas.glyphs().spark;
     for column in 0..u16::try_from(grid.first().map_or(0, Vec::len)).unwrap_or(0) {
         canvas.field(area, Field::right(LABEL_COLUMNS + column * 2, 2), 1, &(column % 10).to_string(), canvas.style(Role::Dim));

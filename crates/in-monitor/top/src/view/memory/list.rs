@@ -150,8 +150,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     let at = state.memory.at.min(items.len().saturating_sub(1));
     let first = scrolled(state.scroll, at, buffer_rows(area), items.len());
     canvas.rule(area, 0, &title(state, items.len(), listed, counted), Role::Title);
-    let hidden = super::super::more(canvas, first, items.len().saturating_sub(first + buffer_rows(area)));
-    super::super::on_the_rule(canvas, area, &hidden);
+    super::super::hidden_rows(canvas, area, first..first + buffer_rows(area), items.len());
     if items.is_empty() {
         // Buffers that are counted but not listed are not the same as no buffers.
         let text = match () {

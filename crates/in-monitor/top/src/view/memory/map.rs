@@ -5,7 +5,7 @@ use ttmon_model::snapshot::{Allocator, Banks, Block};
 use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::quantity::{ABSENT, percent, size, size_or_absent};
 
-use super::super::{more, on_the_rule};
+use super::super::hidden_rows;
 use crate::canvas::{Canvas, Field};
 use crate::layout::scrolled;
 use crate::state::{MapCursor, State};
@@ -37,8 +37,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     let cursor = state.memory.cursor.map(|cursor| MapCursor { row: cursor.row.min(rows.len() - 1), ..cursor });
     let first = cursor.map_or(0, |cursor| scrolled(0, cursor.row, page(area), rows.len()));
     canvas.rule(area, 0, &title(snapshot, &rows, cursor, canvas), Role::Title);
-    let hidden = more(canvas, first, rows.len().saturating_sub(first + page(area)));
-    on_the_rule(canvas, area, &hidden);
+    hidden_rows(canvas, area, first..first + page(area), rows.len());
     for (row, (index, (allocator, kind, banks))) in (1..area.height).zip(rows.into_iter().enumerate().skip(first)) {
         let name = format!("{}.{} {}", allocator.process.pid, allocator.slot, kind.name());
         canvas.field(area, Field::start(1, NAME_COLUMNS - 2), row, &name, canvas.style(Role::Plain));
