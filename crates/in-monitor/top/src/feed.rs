@@ -23,10 +23,10 @@ use crate::update::Event;
 
 pub use frame::line_of;
 pub use local::Local;
-pub(crate) use past::Grid;
+pub(crate) use past::HistoryGrid;
 pub use remote::Remote;
 pub use replay::Replay;
-pub(crate) use replay::{JUMP_NANOS, Position};
+pub(crate) use replay::{JUMP_NANOS, ReplayPosition};
 
 /// A source of snapshots.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub(crate) enum FeedMessage {
     Snapshot(Box<Snapshot>),
     Error(FeedError),
     /// History from before the first sample, or from a gap.
-    Past(Grid),
+    Past(HistoryGrid),
     /// The source changed: a service is gone, or back.
     Source {
         is_back: bool,
@@ -68,7 +68,7 @@ pub(crate) enum FeedMessage {
     Environment(ProcessKey, io::Result<Vec<String>>),
     /// Events of buffers since the last sample, oldest first.
     BufferEvents(Vec<BufferEvent>),
-    Position(Position),
+    Position(ReplayPosition),
 }
 
 /// Why there is no snapshot.

@@ -11,11 +11,11 @@ use crate::state::ProcessRow;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filter {
-    words: Vec<Word>,
+    words: Vec<FilterWord>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Word {
+enum FilterWord {
     /// Text that the name, command, user, pid or workload must contain; lower case.
     Text(String),
     User(String),
@@ -35,7 +35,7 @@ pub(crate) struct BadWord(String);
 
 impl Filter {
     pub(crate) fn parse(text: &str) -> Result<Self, BadWord> {
-        let words: Result<Vec<Word>, BadWord> =
+        let words: Result<Vec<FilterWord>, BadWord> =
             text.split_whitespace().map(|word| parse(word).ok_or_else(|| BadWord(word.to_owned()))).collect();
         words.map(|words| Self { words })
     }
@@ -45,17 +45,17 @@ impl Filter {
     }
 }
 
-fn parse(word: &str) -> Option<Word> {
+fn parse(word: &str) -> Option<FilterWord> {
     let bytes = |text: &str| text.parse().ok().map(|Size(bytes)| bytes);
     let at = word.find([':', '>', '<']).map_or(0, |at| at + 1);
     let (name, value) = word.split_at(at);
     match name {
-        "user:" => Some(Word::User(value.to_lowercase())),
-        "host:" => Some(Word::Host(value.to_lowercase())),
-        "dev:" => value.split(',').map(range).collect::<Option<_>>().map(Word::Device),
-        "mem>" => bytes(value).map(Word::Above),
-        "mem<" => bytes(value).map(Word::Below),
-        _ => Some(Word::Text(word.to_lowercase())),
+        "user:" => Some(FilterWord::User(value.to_lowercase())),
+        "host:" => Some(FilterWord::Host(value.to_lowercase())),
+        "dev:" => value.split(',').map(range).collect::<Option<_>>().map(FilterWord::Device),
+        "mem>" => bytes(value).map(FilterWord::Above),
+        "mem<" => bytes(value).map(FilterWord::Below),
+        _ => Some(FilterWord::Text(word.to_lowercase())),
     }
 }
 
@@ -66,7 +66,7 @@ fn range(text: &str) -> Option<RangeInclusive<u32>> {
     (!range.is_empty()).then_some(range)
 }
 
-impl Word {
+impl FilterWord {
     fn matches(&self, process: &ProcessRow<'_>) -> bool {
         match self {
             Self::Text(text) => {
@@ -122,7 +122,7 @@ mod tests {
         for bad in ["dev:x", "dev:", "dev:1-", "dev:3-1", "dev:1,,2", "mem>", "mem>x", "mem>-1G"] {
             assert!(Filter::parse(bad).is_err(), "{bad}");
         }
-        assert_eq!(parse("mem>1.5GB"), Some(Word::Above(3 << 29)));
-        assert_eq!(parse("mem<4096"), Some(Word::Below(4096)));
+        assert_eq!(parse("mem>1.5GB"), Some(FilterWord::Above(3 << 29)));
+        assert_eq!(parse("mem<4096"), Some(FilterWord::Below(4096)));
     }
 }

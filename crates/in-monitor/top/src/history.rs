@@ -11,7 +11,7 @@ use ttmon_model::snapshot::{Device, Process};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Kind, ProcessKey, Snapshot};
 
-use crate::feed::Grid;
+use crate::feed::HistoryGrid;
 use crate::metric::METRICS;
 
 /// An hour at one sample per second.
@@ -112,7 +112,7 @@ impl History {
     }
 
     /// Adds a service's history where there are no local samples: before the first sample, and while the service was missing.
-    pub(crate) fn fill(&mut self, grid: &Grid) {
+    pub(crate) fn fill(&mut self, grid: &HistoryGrid) {
         let Some(newest) = self.times.back().copied() else { return };
         let is_empty = |time: UnixTime| {
             let next = self.times.partition_point(|own| *own < time);
@@ -337,7 +337,7 @@ mod tests {
             history.push(&at(second), None);
         }
         let columns: Vec<Vec<f32>> = METRICS.iter().map(|_| vec![1.0; 5]).collect();
-        history.fill(&Grid { start: UnixTime(53 * SECOND), step: SECOND, points: 5, devices: [(DeviceId(0), columns)].into() });
+        history.fill(&HistoryGrid { start: UnixTime(53 * SECOND), step: SECOND, points: 5, devices: [(DeviceId(0), columns)].into() });
         assert_eq!(history.times().len(), 9);
         assert!(history.is_whole(0) && !history.is_whole(1));
         assert_eq!(history.snapshot(1).unwrap().time, UnixTime(57 * SECOND));
@@ -426,7 +426,7 @@ mod tests {
         let words = crate::metric::by_name("pcie_words_to").unwrap();
         columns[words].fill(GAP);
         let start = UnixTime(90 * SECOND + 1000);
-        history.fill(&Grid { start, step: SECOND, points: 30, devices: [(DeviceId(0), columns)].into() });
+        history.fill(&HistoryGrid { start, step: SECOND, points: 30, devices: [(DeviceId(0), columns)].into() });
         assert!(history.column(DeviceId(0), words).is_none(), "a metric without values takes no room");
         let seconds: Vec<u64> = history.times().iter().map(|time| time.0 / SECOND).collect();
         // A point close to a local sample is left out.

@@ -5,7 +5,7 @@ use ratatui_core::layout::{Position, Rect};
 
 use crate::columns;
 use crate::keys::{KEYS, KeyBinding, KeyContext};
-use crate::state::{DeviceLine, State, View};
+use crate::state::{DeviceLine, TopState, View};
 use crate::view::WORST_MAX;
 
 /// The smallest supported screen: columns and rows.
@@ -26,7 +26,7 @@ const SIDE_COLUMNS: u16 = 60;
 const SUMS_MIN: usize = 9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub(crate) struct ScreenLayout {
     pub(crate) title: Rect,
     pub(crate) body: Rect,
     pub(crate) status: Rect,
@@ -34,13 +34,13 @@ pub(crate) struct Frame {
 }
 
 /// Divides the screen. `None` if the screen is too small.
-pub(crate) fn frame(size: (u16, u16)) -> Option<Frame> {
+pub(crate) fn frame(size: (u16, u16)) -> Option<ScreenLayout> {
     let (width, height) = size;
     if width < SIZE_MIN.0 || height < SIZE_MIN.1 {
         return None;
     }
     let row = |y: u16, rows: u16| Rect { x: 0, y, width, height: rows };
-    Some(Frame { title: row(0, 1), body: row(1, height - 3), status: row(height - 2, 1), footer: row(height - 1, 1) })
+    Some(ScreenLayout { title: row(0, 1), body: row(1, height - 3), status: row(height - 2, 1), footer: row(height - 1, 1) })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(crate) struct Main {
     pub(crate) side: Option<Rect>,
 }
 
-pub(crate) fn main_of(state: &State, body: Rect) -> Main {
+pub(crate) fn main_of(state: &TopState, body: Rect) -> Main {
     if state.has_groups() {
         return groups(body, state.lines().len(), state.process_count());
     }
@@ -95,7 +95,7 @@ fn groups(body: Rect, lines: usize, processes: usize) -> Main {
     Main { form: Form::Groups, devices, has_sums: false, worst: None, kinds: None, charts, processes, groups: None, events, side: None }
 }
 
-pub(crate) fn first_line(state: &State, lines: &[DeviceLine], rows: usize) -> usize {
+pub(crate) fn first_line(state: &TopState, lines: &[DeviceLine], rows: usize) -> usize {
     let chosen = state.chosen_line();
     let at = lines.iter().position(|line| *line == chosen).unwrap_or(0);
     // If possible, the heading of the selected machine stays visible.
@@ -333,7 +333,7 @@ fn place(hints: &mut [Hint], width: u16) -> u16 {
 }
 
 /// Returns the columns of the process table from left to right: index, position and width.
-pub(crate) fn process_columns(state: &State, width: u16) -> Vec<(usize, u16, u16)> {
+pub(crate) fn process_columns(state: &TopState, width: u16) -> Vec<(usize, u16, u16)> {
     // Columns without any value (container or job, launches) are left out, to give the others more room.
     let processes = || state.hosts.iter().filter_map(|host| host.shown()).flat_map(|snapshot| &snapshot.processes);
     let has_workloads = processes().any(|process| process.workload().is_ok());
@@ -353,7 +353,7 @@ pub(crate) fn process_columns(state: &State, width: u16) -> Vec<(usize, u16, u16
     columns::fitting(&chosen, width).into_iter().map(&mut place).collect()
 }
 
-pub(crate) fn columns_shown(state: &State) -> Vec<usize> {
+pub(crate) fn columns_shown(state: &TopState) -> Vec<usize> {
     let width = frame(state.size).map_or(0, |frame| main_of(state, frame.body).processes.width);
     process_columns(state, width).into_iter().map(|(column, ..)| column).collect()
 }

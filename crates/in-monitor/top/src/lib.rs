@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  feed (its own thread) ─┐
-//!  keyboard, mouse ───────┼─► Event ─► update(&mut State) ─► view(&State) ─► only the cells that changed
+//!  keyboard, mouse ───────┼─► Event ─► update(&mut TopState) ─► view(&TopState) ─► only the cells that changed
 //!  signals ───────────────┘               └─► Effect: send a request to the feed, send a signal, save the settings, quit
 //! ```
 //!

@@ -23,7 +23,7 @@ use crate::host::Host;
 use crate::screen::Screen;
 use crate::settings::Settings;
 use crate::signals;
-use crate::state::State;
+use crate::state::TopState;
 use crate::terminal::{self, Input, on_input, on_signals};
 use crate::theme::Theme;
 use crate::update::{Effect, Event, show_message, update};
@@ -102,7 +102,7 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
         feed.start(index, options.settings.refresh, receiver, events.clone())?;
         requests.push(sender);
     }
-    let mut state = State::new(size()?, options.settings, options.theme, options.clock);
+    let mut state = TopState::new(size()?, options.settings, options.theme, options.clock);
     state.hosts = hosts;
     // The host column exists only with several machines, so a single machine cannot be sorted by it.
     if !state.has_groups() && COLUMNS[state.settings.sort].name == HOST {
@@ -158,7 +158,7 @@ fn size() -> io::Result<(u16, u16)> {
 }
 
 struct Loop {
-    state: State,
+    state: TopState,
     screen: Screen,
     requests: Vec<Sender<Request>>,
     config: Option<PathBuf>,

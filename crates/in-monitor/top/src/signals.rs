@@ -13,23 +13,23 @@ use ttmon_model::ProcessKey;
 /// Signals always go to processes of this machine, for any `--root`.
 const PROC: &str = "/proc";
 
-pub(crate) struct Choice {
+pub(crate) struct SignalChoice {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
     signal: Signal,
 }
 
 /// The signals, the least destructive first.
-pub(crate) const SIGNALS: &[Choice] = &[
-    Choice { name: "TERM", help: "asks it to end", signal: Signal::TERM },
-    Choice { name: "INT", help: "as Ctrl-C does", signal: Signal::INT },
-    Choice { name: "HUP", help: "its terminal is gone", signal: Signal::HUP },
-    Choice { name: "QUIT", help: "ends it with a core dump", signal: Signal::QUIT },
-    Choice { name: "KILL", help: "ends it at once, cannot be caught", signal: Signal::KILL },
-    Choice { name: "STOP", help: "halts it until CONT", signal: Signal::STOP },
-    Choice { name: "CONT", help: "lets it go on", signal: Signal::CONT },
-    Choice { name: "USR1", help: "defined by the program", signal: Signal::USR1 },
-    Choice { name: "USR2", help: "defined by the program", signal: Signal::USR2 },
+pub(crate) const SIGNALS: &[SignalChoice] = &[
+    SignalChoice { name: "TERM", help: "asks it to end", signal: Signal::TERM },
+    SignalChoice { name: "INT", help: "as Ctrl-C does", signal: Signal::INT },
+    SignalChoice { name: "HUP", help: "its terminal is gone", signal: Signal::HUP },
+    SignalChoice { name: "QUIT", help: "ends it with a core dump", signal: Signal::QUIT },
+    SignalChoice { name: "KILL", help: "ends it at once, cannot be caught", signal: Signal::KILL },
+    SignalChoice { name: "STOP", help: "halts it until CONT", signal: Signal::STOP },
+    SignalChoice { name: "CONT", help: "lets it go on", signal: Signal::CONT },
+    SignalChoice { name: "USR1", help: "defined by the program", signal: Signal::USR1 },
+    SignalChoice { name: "USR2", help: "defined by the program", signal: Signal::USR2 },
 ];
 
 /// Sends a signal. Returns a message with the result.

@@ -13,7 +13,7 @@ use ttmon_model::{Device, DeviceId, Process, ProcessKey, Snapshot};
 use crate::alerts::Alert;
 use crate::clock::Clock;
 use crate::columns::{self, COLUMNS};
-use crate::feed::Position;
+use crate::feed::ReplayPosition;
 use crate::filter::{BadWord, Filter};
 use crate::host::Host;
 use crate::settings::Settings;
@@ -171,7 +171,7 @@ pub(crate) struct Message {
 pub(crate) type Environment = (Owner, io::Result<Vec<String>>);
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct TopState {
     pub(crate) size: (u16, u16),
     pub(crate) view: View,
     /// The view in which Enter was pressed. Esc returns to it.
@@ -206,10 +206,10 @@ pub(crate) struct State {
     /// Index of the machine whose live buffers are read.
     pub(crate) buffers_of: Option<usize>,
     pub(crate) cluster: Option<Cluster>,
-    pub(crate) replay: Option<Position>,
+    pub(crate) replay: Option<ReplayPosition>,
 }
 
-impl State {
+impl TopState {
     pub(crate) fn new(size: (u16, u16), settings: Settings, detected: Theme, clock: Clock) -> Self {
         Self {
             size,

@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::feed::{FeedError, FeedMessage};
 use crate::host::Host;
 use crate::settings::Settings;
-use crate::state::State;
+use crate::state::TopState;
 use crate::theme::Theme;
 use crate::update::{Event, update};
 use crate::view::view;
@@ -28,12 +28,12 @@ use crate::view::view;
 const SECOND: u64 = 1_000_000_000;
 
 /// Creates a state without a snapshot.
-pub(crate) fn blank(size: (u16, u16), theme: Theme) -> State {
-    State::new(size, Settings::default(), theme, Clock(TimeZone::UTC))
+pub(crate) fn blank(size: (u16, u16), theme: Theme) -> TopState {
+    TopState::new(size, Settings::default(), theme, Clock(TimeZone::UTC))
 }
 
 /// Creates a state after some samples of a machine. The values vary, and the last sample is the given snapshot.
-pub(crate) fn watched(snapshot: &Snapshot, size: (u16, u16), theme: Theme, seconds: u64) -> State {
+pub(crate) fn watched(snapshot: &Snapshot, size: (u16, u16), theme: Theme, seconds: u64) -> TopState {
     let mut state = blank(size, theme);
     for second in (0..seconds).rev() {
         let mut then = snapshot.clone();
@@ -49,7 +49,7 @@ pub(crate) fn watched(snapshot: &Snapshot, size: (u16, u16), theme: Theme, secon
 }
 
 /// Draws the screen.
-pub(crate) fn drawn(state: &State) -> Buffer {
+pub(crate) fn drawn(state: &TopState) -> Buffer {
     let (width, height) = state.size;
     let mut buffer = Buffer::empty(Rect { x: 0, y: 0, width, height });
     view(state, &mut buffer);
@@ -100,7 +100,7 @@ pub(crate) fn eight() -> Snapshot {
 }
 
 /// Three services: one has an unhealthy machine, one is silent, and one was never reached.
-pub(crate) fn several(size: (u16, u16)) -> State {
+pub(crate) fn several(size: (u16, u16)) -> TopState {
     let mut state = watched(&eight(), size, Theme::default(), 70);
     state.hosts[0].address = Some("tt-a:9477".to_owned());
     for place in ["tt-b:9477", "tt-c:9477"] {

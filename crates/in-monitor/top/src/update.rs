@@ -21,7 +21,7 @@ use crate::keys::{self, Action, Chord, Motion, Step};
 use crate::layout;
 use crate::metric::METRICS;
 use crate::settings::{REFRESHES, ZOOMS};
-use crate::state::{DeviceLine, Dialog, Focus, Message, Owner, Page, ProcessRow, SignalDialog, State, View};
+use crate::state::{DeviceLine, Dialog, Focus, Message, Owner, Page, ProcessRow, SignalDialog, TopState, View};
 use crate::theme::Background;
 use crate::view::{extent, process_rows};
 
@@ -66,7 +66,7 @@ pub(crate) enum Effect {
 }
 
 /// Applies an event. Also starts or stops the reading of buffers if the shown view requires it.
-pub(crate) fn update(state: &mut State, event: Event) -> Vec<Effect> {
+pub(crate) fn update(state: &mut TopState, event: Event) -> Vec<Effect> {
     let mut effects = change(state, event);
     let now = wants_buffers(state);
     let before = std::mem::replace(&mut state.buffers_of, now);
@@ -77,7 +77,7 @@ pub(crate) fn update(state: &mut State, event: Event) -> Vec<Effect> {
     effects
 }
 
-fn change(state: &mut State, event: Event) -> Vec<Effect> {
+fn change(state: &mut TopState, event: Event) -> Vec<Effect> {
     match event {
         Event::Key(key) => press(state, Chord::of(key)),
         Event::Mouse(event) => mouse::update(state, event),
@@ -102,11 +102,11 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
     }
 }
 
-fn failed(state: &State, message: String) -> Vec<Effect> {
+fn failed(state: &TopState, message: String) -> Vec<Effect> {
     vec![Effect::Fail(FeedError { message, is_no_device: false, since: state.host().now() })]
 }
 
-fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
+fn press(state: &mut TopState, chord: Chord) -> Vec<Effect> {
     // Remove the message at the next key. Its time limit does not work in a paused recording, where the clock stands still.
     (state.message, state.hint) = (None, None);
     // In every dialog, Ctrl-C quits and Ctrl-Z suspends.
@@ -128,7 +128,7 @@ fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
     effects
 }
 
-pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
+pub(super) fn act(state: &mut TopState, action: Action) -> Vec<Effect> {
     if state.view == View::Memory && memory::act(state, action) {
         return Vec::new();
     }
@@ -188,14 +188,14 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
 }
 
 /// Sorts by a column, numbers in descending order. If the column is already selected, reverses the order.
-pub(super) fn sort_by(state: &mut State, column: usize) {
+pub(super) fn sort_by(state: &mut TopState, column: usize) {
     let settings = &mut state.settings;
     settings.descending = if settings.sort == column { !settings.descending } else { crate::columns::COLUMNS[column].is_number };
     settings.sort = column;
 }
 
 /// Sorts by the next or previous visible column, or by the first visible one if the current sort column is hidden.
-fn sort_by_neighbour(state: &mut State, step: Step) {
+fn sort_by_neighbour(state: &mut TopState, step: Step) {
     let shown = layout::columns_shown(state);
     let at = shown.iter().position(|column| *column == state.settings.sort);
     let next = at.map_or(shown.first(), |at| shown.get(stepped(at, step, shown.len())));
@@ -204,20 +204,20 @@ fn sort_by_neighbour(state: &mut State, step: Step) {
     }
 }
 
-fn show(state: &mut State, view: View) {
+fn show(state: &mut TopState, view: View) {
     (state.view, state.previous_view) = (view, View::Main);
     state.scroll = 0;
 }
 
 /// Returns the host whose buffers are shown, if any. Live buffers are read only for that host.
-fn wants_buffers(state: &State) -> Option<usize> {
+fn wants_buffers(state: &TopState) -> Option<usize> {
     match state.dialog {
         Some(Dialog::Page { page: Page::Process((host, _)), .. }) => Some(host),
         _ => (state.view == View::Memory).then_some(state.host_index),
     }
 }
 
-fn escape(state: &mut State) {
+fn escape(state: &mut TopState) {
     if state.is_frozen() {
         state.hosts.iter_mut().for_each(|host| host.frozen = None);
     } else if !state.filter_text.is_empty() {
@@ -228,12 +228,12 @@ fn escape(state: &mut State) {
 }
 
 /// Selects the next or previous device. After the last device of a host, continues on the next host.
-fn choose_device(state: &mut State, step: Step) {
+fn choose_device(state: &mut TopState, step: Step) {
     choose(state, |at, count| stepped(at, step, count));
 }
 
 /// Selects another line of the device list. `next` returns its index from the index of the selected one and the number of lines.
-fn choose(state: &mut State, next: impl Fn(usize, usize) -> usize) {
+fn choose(state: &mut TopState, next: impl Fn(usize, usize) -> usize) {
     let (choices, chosen) = (state.choices(), state.chosen_line());
     let at = choices.iter().position(|line| *line == chosen).unwrap_or(0);
     if let Some(line) = choices.get(next(at, choices.len())) {
@@ -241,7 +241,7 @@ fn choose(state: &mut State, next: impl Fn(usize, usize) -> usize) {
     }
 }
 
-pub(super) fn choose_line(state: &mut State, line: DeviceLine) {
+pub(super) fn choose_line(state: &mut TopState, line: DeviceLine) {
     state.host_index = line.host;
     if line.device.is_some() {
         state.host_mut().device = line.device;
@@ -249,7 +249,7 @@ pub(super) fn choose_line(state: &mut State, line: DeviceLine) {
 }
 
 /// Moves the selection in the focused list (devices or processes), or scrolls the page of a view.
-fn go(state: &mut State, motion: Motion) {
+fn go(state: &mut TopState, motion: Motion) {
     let Some(frame) = layout::frame(state.size) else { return };
     match (state.view, state.focus) {
         (View::Main, Focus::Devices) => choose(state, |at, count| moved(at, motion, count, 8)),
@@ -310,7 +310,7 @@ pub(crate) fn bounded(at: usize, step: Step, count: usize) -> usize {
     }
 }
 
-fn details(state: &mut State) -> Vec<Effect> {
+fn details(state: &mut TopState) -> Vec<Effect> {
     if state.view != View::Main || state.focus == Focus::Devices {
         // In the detail view, this would only reset the scroll position.
         if state.view != View::Detail {
@@ -333,7 +333,7 @@ fn details(state: &mut State) -> Vec<Effect> {
 
 /// Opens the signal dialog for `of`, or for the selected process. The dialog keeps the process key, so that the signal never goes to
 /// another process.
-pub(super) fn signal(state: &mut State, of: Option<Owner>) {
+pub(super) fn signal(state: &mut TopState, of: Option<Owner>) {
     if state.is_read_only {
         return show_message(state, "signals are off: this is --read-only");
     }
@@ -357,7 +357,7 @@ pub(super) fn signal(state: &mut State, of: Option<Owner>) {
     state.dialog = Some(Dialog::Signal(dialog));
 }
 
-fn freeze(state: &mut State) {
+fn freeze(state: &mut TopState) {
     let is_frozen = state.is_frozen();
     for host in &mut state.hosts {
         let snapshot = host.live.as_ref().filter(|_| !is_frozen);
@@ -383,7 +383,7 @@ fn a_minute(history: &History, back: usize, step: Step) -> usize {
 }
 
 /// Steps through the samples of the selected host. Other hosts show the same time.
-fn step_in_time(state: &mut State, step: Step, other: fn(&History, usize, Step) -> usize) {
+fn step_in_time(state: &mut TopState, step: Step, other: fn(&History, usize, Step) -> usize) {
     if step == Step::After && !state.is_frozen() {
         return;
     }
@@ -396,7 +396,7 @@ fn step_in_time(state: &mut State, step: Step, other: fn(&History, usize, Step) 
     }
 }
 
-fn change_refresh(state: &mut State, step: Step) -> Vec<Effect> {
+fn change_refresh(state: &mut TopState, step: Step) -> Vec<Effect> {
     let before = state.settings.refresh;
     // A faster refresh is a shorter interval.
     state.settings.refresh = next_refresh(before, if step == Step::After { Step::Before } else { Step::After });
@@ -412,13 +412,13 @@ pub(super) fn next_refresh(refresh: Duration, step: Step) -> Duration {
     next.copied().unwrap_or(refresh)
 }
 
-pub(super) fn send_refresh(state: &State, before: Duration) -> Vec<Effect> {
+pub(super) fn send_refresh(state: &TopState, before: Duration) -> Vec<Effect> {
     let now = state.settings.refresh;
     if now == before { Vec::new() } else { vec![Effect::SendAll(Request::Interval(now))] }
 }
 
 /// Turns `--deep` on or off for this machine. For other machines, their services decide.
-fn deep(state: &mut State) -> Vec<Effect> {
+fn deep(state: &mut TopState) -> Vec<Effect> {
     if state.replay.is_some() {
         show_message(state, "this is a recording: it has what was recorded");
         return Vec::new();
@@ -442,7 +442,7 @@ fn deep(state: &mut State) -> Vec<Effect> {
 
 /// Selects the next metric. In the charts, the first press switches from all metrics of one device to one metric of all devices, and
 /// after the last metric it switches back.
-fn next_metric(state: &mut State) {
+fn next_metric(state: &mut TopState) {
     if state.view == View::Charts && state.settings.by_device {
         state.settings.by_device = false;
         state.settings.metric = 0;
@@ -459,7 +459,7 @@ fn next_metric(state: &mut State) {
     state.settings.metric = next.unwrap_or(0);
 }
 
-pub(crate) fn show_message(state: &mut State, text: impl Into<String>) {
+pub(crate) fn show_message(state: &mut TopState, text: impl Into<String>) {
     let until = state.host().live.as_ref().map(|snapshot| end_of_message(snapshot.time));
     state.message = Some(Message { text: text.into(), until });
 }

@@ -27,7 +27,7 @@ use crate::canvas::{Canvas, Field, folded, width};
 use crate::host::Host;
 use crate::keys::KeyContext;
 use crate::layout::{self, SIZE_MIN};
-use crate::state::{Dialog, State, View};
+use crate::state::{Dialog, TopState, View};
 use crate::theme::Role;
 
 pub(crate) use devices::WORST_MAX;
@@ -41,7 +41,7 @@ pub(crate) use processes::rows as process_rows;
 
 const NAME_MIN: usize = 8;
 
-pub(crate) fn view(state: &State, buffer: &mut Buffer) {
+pub(crate) fn view(state: &TopState, buffer: &mut Buffer) {
     let area = buffer.area;
     let canvas = &mut Canvas { buffer, theme: state.theme };
     let Some(frame) = layout::frame((area.width, area.height)) else {
@@ -73,7 +73,7 @@ pub(crate) fn view(state: &State, buffer: &mut Buffer) {
     }
 }
 
-fn waiting(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
+fn waiting(state: &TopState, canvas: &mut Canvas<'_>, body: Rect) {
     let host = state.host();
     let text = match (&host.error, &host.address) {
         (Some(error), Some(place)) => {
@@ -108,7 +108,7 @@ fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+fn title(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
     let tabs = layout::tabs(area.width, state.view);
     let left = Rect { width: tabs.first().map_or(area.width, |tab| tab.0.saturating_sub(1)), ..area };
     let shown = looked_at(state);
@@ -128,14 +128,14 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.field(area, Field::right(area.width.saturating_sub(columns + 1), columns), 0, &text, canvas.style(role));
 }
 
-fn looked_at(state: &State) -> Vec<&Snapshot> {
+fn looked_at(state: &TopState) -> Vec<&Snapshot> {
     let hosts = if state.is_overview() { &state.hosts[..] } else { std::slice::from_ref(state.host()) };
     hosts.iter().filter_map(|host| host.shown().map(AsRef::as_ref)).collect()
 }
 
 /// Returns the parts of the title: the source if it is not a live machine, its name, and its number of devices. If there is not enough
 /// room, a long name is cut and the last parts are left out.
-fn title_parts(state: &State, shown: &[&Snapshot], room: usize, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
+fn title_parts(state: &TopState, shown: &[&Snapshot], room: usize, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
     let is_wide = state.size.0 >= layout::TITLE_WIDE_MIN;
     let mut marks = Vec::new();
     if state.replay.is_some() {
@@ -178,7 +178,7 @@ fn title_parts(state: &State, shown: &[&Snapshot], room: usize, canvas: &Canvas<
     parts
 }
 
-fn refresh(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
+fn refresh(state: &TopState, canvas: &Canvas<'_>) -> (String, Role) {
     if state.is_frozen() {
         return ("FROZEN".to_owned(), Role::Selected);
     }
@@ -204,7 +204,7 @@ fn silence(host: &Host, canvas: &Canvas<'_>) -> Option<String> {
     (nanoseconds > 0).then(|| format!("{}{}", canvas.glyphs().age, quantity::age(UnixTime(0), UnixTime(nanoseconds))))
 }
 
-fn main(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
+fn main(state: &TopState, canvas: &mut Canvas<'_>, body: Rect) {
     let layout = layout::main_of(state, body);
     processes::draw(state, canvas, layout.processes);
     if layout.form == layout::Form::Groups {
@@ -234,7 +234,7 @@ fn main(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
 }
 
 /// Draws the status line: a message, or why there is no answer, or the time of the paused display, or the newest alerts.
-fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+fn status(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "", Role::Dim);
     if let Some(message) = state.message.as_ref().filter(|message| message.until.is_none_or(|until| until > state.host().now())) {
         let text = canvas.clean(&message.text);
@@ -271,7 +271,7 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+fn happened(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
     let alerts = state.alerts();
     let mut at = 0;
     for (index, (host, alert)) in alerts.iter().enumerate() {
@@ -295,7 +295,7 @@ fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 /// Returns the lines of the list of alerts, the newest alert first, each in full length.
-fn alert_lines(state: &State, columns: u16) -> Vec<(String, Role)> {
+fn alert_lines(state: &TopState, columns: u16) -> Vec<(String, Role)> {
     let mut lines = Vec::new();
     for (host, alert) in state.alerts() {
         let text = text::clean(&alert_text(state, host, alert), state.theme.ascii);
@@ -304,12 +304,12 @@ fn alert_lines(state: &State, columns: u16) -> Vec<(String, Role)> {
     lines
 }
 
-fn alert_text(state: &State, host: Option<&str>, alert: &Alert) -> String {
+fn alert_text(state: &TopState, host: Option<&str>, alert: &Alert) -> String {
     let name = host.map_or_else(String::new, |host| format!("{host}: "));
     format!("{} {name}{}", state.clock.second(alert.time), alert.text)
 }
 
-fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+fn footer(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
     if let Some(Dialog::Filter { text, .. }) = &state.dialog {
         let at = canvas.text(area, 1, 0, "Filter: ", Role::Strong);
         // The cursor stays visible for any input.
@@ -349,7 +349,7 @@ impl Extent {
 }
 
 /// The extent of the current view. `None` if the arrow keys do not scroll it.
-pub(crate) fn extent(state: &State) -> Option<Extent> {
+pub(crate) fn extent(state: &TopState) -> Option<Extent> {
     let body = layout::frame(state.size)?.body;
     let (snapshot, device) = state.shown_device()?;
     match state.view {
@@ -359,7 +359,7 @@ pub(crate) fn extent(state: &State) -> Option<Extent> {
     }
 }
 
-pub(crate) fn key_context(state: &State) -> KeyContext {
+pub(crate) fn key_context(state: &TopState) -> KeyContext {
     KeyContext {
         view: state.view,
         has_dialog: state.dialog.is_some(),

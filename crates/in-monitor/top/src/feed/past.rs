@@ -14,7 +14,7 @@ const SPAN: Duration = Duration::from_secs(3600);
 
 /// Metrics of devices on an even grid of time.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Grid {
+pub(crate) struct HistoryGrid {
     pub(crate) start: UnixTime,
     pub(crate) step: u64,
     pub(crate) points: usize,
@@ -24,22 +24,26 @@ pub(crate) struct Grid {
 
 /// Requests the history of one device at a time, because an answer for all devices would be large. Without the whole history, the charts
 /// begin now.
-pub(super) fn past(service: &Service, devices: &[u32], timeout: Duration) -> Option<Grid> {
+pub(super) fn past(service: &Service, devices: &[u32], timeout: Duration) -> Option<HistoryGrid> {
     let names: Vec<String> = METRICS.iter().map(|metric| metric.field.name()).collect();
     let fields: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut grid: Option<Grid> = None;
+    let mut grid: Option<HistoryGrid> = None;
     for device in devices {
         // A service that stopped answering is reported with the next snapshot.
         let past = service.past(SPAN, &fields, &[*device], timeout).ok()?;
         let step = u64::try_from(past.step.as_nanos()).ok()?;
-        let grid =
-            grid.get_or_insert_with(|| Grid { start: past.start, step, points: past.points.min(SAMPLES_MAX), devices: BTreeMap::new() });
+        let grid = grid.get_or_insert_with(|| HistoryGrid {
+            start: past.start,
+            step,
+            points: past.points.min(SAMPLES_MAX),
+            devices: BTreeMap::new(),
+        });
         grid.add(&past);
     }
     grid
 }
 
-impl Grid {
+impl HistoryGrid {
     /// Adds the points that are on this grid. Later answers cover a slightly later time.
     fn add(&mut self, past: &Past) {
         for series in &past.devices {

@@ -34,7 +34,7 @@ pub struct Replay {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Position {
+pub(crate) struct ReplayPosition {
     /// Index of the frame, from 0.
     pub(crate) at: usize,
     pub(crate) count: usize,
@@ -53,7 +53,7 @@ impl Replay {
     pub(super) fn run(mut self, requests: &Receiver<Request>, send: impl Fn(FeedMessage) -> bool) {
         let count = self.reader.len();
         let first = self.first();
-        let mut position = Position { at: first, count, speed: SPEEDS[SPEED_OWN], is_paused: false, is_cut: self.reader.is_cut() };
+        let mut position = ReplayPosition { at: first, count, speed: SPEEDS[SPEED_OWN], is_paused: false, is_cut: self.reader.is_cut() };
         let mut shown = None;
         loop {
             if shown != Some(position.at) {
@@ -151,13 +151,13 @@ impl Replay {
         ttmon_json::time_of(self.reader.line(number).ok()?)
     }
 
-    fn until_next(&mut self, position: &Position) -> Duration {
+    fn until_next(&mut self, position: &ReplayPosition) -> Duration {
         let (now, next) = (self.time(position.at), self.time(position.at + 1));
         let pause = now.zip(next).map_or(PAUSE_UNKNOWN, |(now, next)| Duration::from_nanos(next.0.saturating_sub(now.0)));
         (pause.min(PAUSE_MAX) * SPEEDS[SPEED_OWN]) / position.speed
     }
 
-    fn obey(&mut self, request: &Request, position: &mut Position) {
+    fn obey(&mut self, request: &Request, position: &mut ReplayPosition) {
         let last = position.count - 1;
         match request {
             Request::Pause => {
@@ -235,8 +235,8 @@ mod tests {
         Replay { reader: Reader::new(BufReader::new(file)).unwrap(), selection: Selection::default() }
     }
 
-    fn position(at: usize, count: usize) -> Position {
-        Position { at, count, speed: SPEEDS[SPEED_OWN], is_paused: true, is_cut: false }
+    fn position(at: usize, count: usize) -> ReplayPosition {
+        ReplayPosition { at, count, speed: SPEEDS[SPEED_OWN], is_paused: true, is_cut: false }
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
         drop(sender);
         let received = received.into_inner();
         assert!(matches!(&received[0], FeedMessage::Snapshot(snapshot) if snapshot.time == UnixTime(1001 * SECOND)), "{received:?}");
-        assert!(matches!(received.last(), Some(FeedMessage::Position(Position { at: 1, count: 4, .. }))));
+        assert!(matches!(received.last(), Some(FeedMessage::Position(ReplayPosition { at: 1, count: 4, .. }))));
     }
 
     /// Returns all messages of a replay for these requests. The replay stops at its end.

@@ -7,24 +7,24 @@ use ttmon_model::units::UnixTime;
 
 use super::keys::press;
 use super::{SECOND, drawn, eight, machine, one, several, text, watched};
-use crate::feed::{FeedMessage, Position};
+use crate::feed::{FeedMessage, ReplayPosition};
 use crate::keys::{Chord, letter};
 use crate::layout::footer;
-use crate::state::{Dialog, Page, State, View};
+use crate::state::{Dialog, Page, TopState, View};
 use crate::theme::Theme;
 use crate::update::{Effect, Event, update};
 use crate::view::{extent, key_context};
 
-fn last_line(state: &State) -> String {
+fn last_line(state: &TopState) -> String {
     text(&drawn(state)).lines().last().unwrap_or_default().trim().to_owned()
 }
 
-fn status_line(state: &State) -> String {
+fn status_line(state: &TopState) -> String {
     text(&drawn(state)).lines().rev().nth(1).unwrap_or_default().to_owned()
 }
 
 fn playing() -> FeedMessage {
-    FeedMessage::Position(Position { at: 3, count: 9, speed: 4, is_paused: false, is_cut: false })
+    FeedMessage::Position(ReplayPosition { at: 3, count: 9, speed: 4, is_paused: false, is_cut: false })
 }
 
 #[test]

@@ -6,9 +6,9 @@ use ttmon_model::units::UnixTime;
 
 use super::{SECOND, drawn, eight, machine, one, several, text, watched, with_processes};
 use crate::columns::COLUMNS;
-use crate::feed::{FeedMessage, Position, Request};
+use crate::feed::{FeedMessage, ReplayPosition, Request};
 use crate::keys::{Chord, KEYS, Step, letter};
-use crate::state::{Dialog, ListBy, ListSort, Page, State, View};
+use crate::state::{Dialog, ListBy, ListSort, Page, TopState, View};
 use crate::theme::Theme;
 use crate::update::{Effect, Event, update};
 use crate::view::memory_list;
@@ -21,11 +21,11 @@ fn event(chord: Chord) -> KeyEvent {
     }
 }
 
-pub(super) fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
+pub(super) fn press(state: &mut TopState, chord: Chord) -> Vec<Effect> {
     update(state, Event::Key(event(chord)))
 }
 
-fn typed(state: &mut State, characters: &str) {
+fn typed(state: &mut TopState, characters: &str) {
     for character in characters.chars() {
         press(state, letter(character));
     }
@@ -179,7 +179,7 @@ fn a_minute_back_is_a_minute() {
         snapshot.time = UnixTime(start + second * SECOND);
         update(&mut state, Event::Feed(0, FeedMessage::Snapshot(Box::new(snapshot.clone()))));
     }
-    let shown = |state: &State| (state.shown().unwrap().time.0 - start) / SECOND;
+    let shown = |state: &TopState| (state.shown().unwrap().time.0 - start) / SECOND;
     let mut seen = Vec::new();
     for key in "{{{}}}}".chars() {
         press(&mut state, letter(key));
@@ -194,7 +194,7 @@ fn only_a_rewound_recording_drops_history_and_alerts() {
     for is_replay in [false, true] {
         let mut state = watched(&eight(), (80, 24), Theme::default(), 10);
         if is_replay {
-            let position = Position { at: 3, count: 9, speed: 4, is_paused: false, is_cut: false };
+            let position = ReplayPosition { at: 3, count: 9, speed: 4, is_paused: false, is_cut: false };
             update(&mut state, Event::Feed(0, FeedMessage::Position(position)));
         }
         let alerts = state.alerts().len();
@@ -331,7 +331,7 @@ fn plus_is_faster() {
     let mut state = watched(&one(), (80, 24), Theme::default(), 1);
     assert_eq!(press(&mut state, letter('+')), [Effect::SendAll(Request::Interval(std::time::Duration::from_millis(500)))]);
     assert_eq!(press(&mut state, letter('-')), [Effect::SendAll(Request::Interval(std::time::Duration::from_secs(1)))]);
-    state.replay = Some(Position { at: 0, count: 9, speed: 4, is_paused: false, is_cut: false });
+    state.replay = Some(ReplayPosition { at: 0, count: 9, speed: 4, is_paused: false, is_cut: false });
     assert_eq!(press(&mut state, letter('+')), [Effect::SendAll(Request::Speed(Step::After))]);
 }
 

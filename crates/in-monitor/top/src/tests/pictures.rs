@@ -14,7 +14,7 @@ use super::{blank, drawn};
 use crate::alerts::Alerts;
 use crate::feed::{Feed, FeedMessage, Replay, Request};
 use crate::keys::Step;
-use crate::state::State;
+use crate::state::TopState;
 use crate::theme::{Colors, Theme};
 use crate::update::Event;
 use crate::update::update;
@@ -70,7 +70,7 @@ fn played() -> Receiver<Event> {
     arrivals
 }
 
-fn screen(state: &mut State, size: (u16, u16)) -> Buffer {
+fn screen(state: &mut TopState, size: (u16, u16)) -> Buffer {
     state.size = size;
     drawn(state)
 }

@@ -9,11 +9,11 @@ use ttmon_model::units::UnixTime;
 
 use super::{drawn, machine, several, text, watched};
 use crate::feed::{FeedError, FeedMessage, Request};
-use crate::state::{Focus, State, View};
+use crate::state::{Focus, TopState, View};
 use crate::theme::{Colors, Theme};
 use crate::update::{Effect, Event, update};
 
-fn press(state: &mut State, code: KeyCode) -> Vec<Effect> {
+fn press(state: &mut TopState, code: KeyCode) -> Vec<Effect> {
     update(state, Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
 }
 
@@ -147,7 +147,7 @@ fn old_values_are_dim() {
 fn charts_of_a_missing_machine_are_dim() {
     let mut state = several((120, 40));
     (state.theme.colors, state.host_index) = (Colors::True, 1);
-    let below = |state: &State| {
+    let below = |state: &TopState| {
         let buffer = drawn(state);
         let head = text(&buffer).lines().position(|line| line.starts_with("─ tt-b ")).unwrap();
         let row = u16::try_from(head).unwrap() + 1;

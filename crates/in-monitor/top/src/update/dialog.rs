@@ -10,12 +10,12 @@ use crate::layout;
 use crate::metric::METRICS;
 use crate::settings::{Settings, ThemeChoice, ZOOMS};
 use crate::signals::SIGNALS;
-use crate::state::{Dialog, Page, State, View};
+use crate::state::{Dialog, Page, TopState, View};
 use crate::view::page_line_count;
 
 const FILTER_CHARACTERS_MAX: usize = 200;
 
-pub(super) fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
+pub(super) fn press(state: &mut TopState, chord: Chord) -> Vec<Effect> {
     let Some(dialog) = state.dialog.take() else { return Vec::new() };
     let action = keys::action(chord);
     match dialog {
@@ -43,7 +43,7 @@ pub(super) fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
     Vec::new()
 }
 
-fn turn(state: &mut State, page: Page, mut scroll: usize, action: Option<Action>) {
+fn turn(state: &mut TopState, page: Page, mut scroll: usize, action: Option<Action>) {
     match (action, &page) {
         (Some(Action::Escape | Action::Quit), _) => return,
         (Some(Action::Help), Page::Help) | (Some(Action::Alerts), Page::Alerts) => return,
@@ -56,7 +56,7 @@ fn turn(state: &mut State, page: Page, mut scroll: usize, action: Option<Action>
 }
 
 /// Returns the scroll position of a full-height window after a move. The last line never scrolls above the bottom.
-fn turned(state: &State, scroll: usize, motion: Motion, lines: usize) -> usize {
+fn turned(state: &TopState, scroll: usize, motion: Motion, lines: usize) -> usize {
     let rows = layout::frame(state.size).map_or(0, |frame| usize::from(frame.body.height.saturating_sub(2)));
     let last = lines.saturating_sub(rows);
     moved(scroll.min(last), motion, last + 1, 10)
@@ -72,7 +72,7 @@ pub(super) fn edit(text: &mut String, chord: Chord) {
 }
 
 /// The input is applied at once; invalid input is reported and changes nothing.
-fn filter(state: &mut State, mut text: String, before: String, chord: Chord) {
+fn filter(state: &mut TopState, mut text: String, before: String, chord: Chord) {
     match chord {
         Chord::Plain(KeyCode::Esc) => _ = state.set_filter(&before),
         Chord::Plain(KeyCode::Enter) => {
@@ -90,7 +90,7 @@ fn filter(state: &mut State, mut text: String, before: String, chord: Chord) {
     }
 }
 
-fn sort(state: &mut State, at: usize, action: Option<Action>) {
+fn sort(state: &mut TopState, at: usize, action: Option<Action>) {
     match action {
         Some(Action::Escape | Action::Quit) => {}
         Some(Action::Details) => {
@@ -104,17 +104,17 @@ fn sort(state: &mut State, at: usize, action: Option<Action>) {
 }
 
 /// A setting of the F2 dialog: its name, its value, and how to step to the next value.
-struct Choice {
+struct SettingChoice {
     name: &'static str,
     value: fn(&Settings) -> String,
     step: fn(&mut Settings, Step),
 }
 
-const fn choice(name: &'static str, value: fn(&Settings) -> String, step: fn(&mut Settings, Step)) -> Choice {
-    Choice { name, value, step }
+const fn choice(name: &'static str, value: fn(&Settings) -> String, step: fn(&mut Settings, Step)) -> SettingChoice {
+    SettingChoice { name, value, step }
 }
 
-const CHOICES: &[Choice] = &[
+const CHOICES: &[SettingChoice] = &[
     choice("Refresh", |s| format!("{} ms", s.refresh.as_millis()), |s, step| s.refresh = next_refresh(s.refresh, step)),
     choice("Theme", |s| s.theme.name().to_owned(), |s, step| s.theme = neighbour(&ThemeChoice::ALL, s.theme, step)),
     choice("First view", |s| s.view.name().to_owned(), |s, step| s.view = neighbour(&View::ALL, s.view, step)),
@@ -137,14 +137,14 @@ fn neighbour<T: Copy + PartialEq>(all: &[T], one: T, step: Step) -> T {
     all[bounded(place, step, all.len())]
 }
 
-pub(crate) fn setup_rows(state: &State) -> Vec<(String, String)> {
+pub(crate) fn setup_rows(state: &TopState) -> Vec<(String, String)> {
     let settings = &state.settings;
     let choices = CHOICES.iter().map(|choice| (choice.name.to_owned(), (choice.value)(settings)));
     let column = |(index, title): (usize, &str)| (format!("Column {title}"), yes(settings.columns.contains(&index)));
     choices.chain(choosable().iter().map(|column| column.title).enumerate().map(column)).collect()
 }
 
-fn setup(state: &mut State, at: usize, chord: Chord, action: Option<Action>) -> Vec<Effect> {
+fn setup(state: &mut TopState, at: usize, chord: Chord, action: Option<Action>) -> Vec<Effect> {
     state.dialog = Some(Dialog::Setup { at });
     match (chord, action) {
         (Chord::Plain(KeyCode::Left), _) => change(state, at, Step::Before),
@@ -164,7 +164,7 @@ fn setup(state: &mut State, at: usize, chord: Chord, action: Option<Action>) -> 
     }
 }
 
-fn change(state: &mut State, at: usize, step: Step) -> Vec<Effect> {
+fn change(state: &mut TopState, at: usize, step: Step) -> Vec<Effect> {
     let refresh = state.settings.refresh;
     state.is_setup_changed = true;
     match CHOICES.get(at) {
@@ -188,7 +188,7 @@ fn toggle(settings: &mut Settings, column: usize) {
 }
 
 /// Handles a click in a list dialog. The first click selects a line, the second click confirms it.
-pub(super) fn click(state: &mut State, body: Rect, position: Position) -> Vec<Effect> {
+pub(super) fn click(state: &mut TopState, body: Rect, position: Position) -> Vec<Effect> {
     let (at, count) = match &state.dialog {
         Some(Dialog::Sort { at }) => (*at, state.columns().len()),
         Some(Dialog::Setup { at }) => (*at, CHOICES.len() + choosable().len()),

@@ -7,14 +7,14 @@ use super::dialog::edit;
 use super::{Effect, moved, show_message, stepped};
 use crate::keys::{Action, Chord, Motion, Step};
 use crate::layout;
-use crate::state::{Dialog, ListBy, ListSort, MapCursor, Page, State};
+use crate::state::{Dialog, ListBy, ListSort, MapCursor, Page, TopState};
 use crate::view::{memory_buffer, memory_groups_by, memory_list, memory_map_rows, memory_rows};
 
 /// Highest zoom level. Each level halves the visible range.
 const ZOOM_MAX: u8 = 8;
 
 /// Performs an action of the memory view. Returns false if the action has no special meaning here.
-pub(super) fn act(state: &mut State, action: Action) -> bool {
+pub(super) fn act(state: &mut TopState, action: Action) -> bool {
     match action {
         Action::Filter => {
             let text = state.memory.filter.clone();
@@ -34,14 +34,14 @@ pub(super) fn act(state: &mut State, action: Action) -> bool {
     true
 }
 
-fn sort(state: &mut State, step: Step) {
+fn sort(state: &mut TopState, step: Step) {
     let all = ListSort::ALL;
     let at = all.iter().position(|sort| *sort == state.memory.sort).unwrap_or(0);
     state.memory.sort = all[stepped(at, step, all.len())];
     state.memory.is_reversed = false;
 }
 
-pub(super) fn group(state: &mut State) {
+pub(super) fn group(state: &mut TopState) {
     let at = ListBy::ALL.iter().position(|by| *by == state.memory.by).unwrap_or(0);
     let mut next = ListBy::ALL.into_iter().cycle().skip(at + 1).take(ListBy::ALL.len());
     // A list can always be shown without groups.
@@ -50,7 +50,7 @@ pub(super) fn group(state: &mut State) {
 }
 
 /// Sets the mark from which growth is counted. A second call removes it.
-pub(super) fn mark(state: &mut State) {
+pub(super) fn mark(state: &mut TopState) {
     state.memory.mark = if state.memory.mark.is_some() { None } else { Some(state.host().now()) };
     let is_set = state.memory.mark.is_some();
     if is_set && state.memory.by == ListBy::Buffer {
@@ -64,7 +64,7 @@ pub(super) fn mark(state: &mut State) {
 }
 
 /// Opens the selected row: a group lists its buffers, a buffer shows all its details.
-fn open(state: &mut State) {
+fn open(state: &mut TopState) {
     if state.memory.cursor.is_some() {
         return show_message(state, "the line above the map names what lies at the cursor; Tab goes back to the list");
     }
@@ -79,7 +79,7 @@ fn open(state: &mut State) {
     }
 }
 
-fn escape(state: &mut State) -> bool {
+fn escape(state: &mut TopState) -> bool {
     if state.memory.cursor.take().is_some() {
         return true;
     }
@@ -92,7 +92,7 @@ fn escape(state: &mut State) -> bool {
     has_filter
 }
 
-fn focus(state: &mut State) {
+fn focus(state: &mut TopState) {
     let rows = memory_map_rows(state);
     state.memory.cursor = match state.memory.cursor {
         None if rows == 0 => return show_message(state, "there is no address map: no allocator's banks are known"),
@@ -101,14 +101,14 @@ fn focus(state: &mut State) {
     };
 }
 
-fn along(state: &mut State, step: Step) {
+fn along(state: &mut TopState, step: Step) {
     let Some(cursor) = &mut state.memory.cursor else { return };
     let cell = MapCursor::WHOLE / (u32::from(state.size.0).max(1) << cursor.zoom);
     let by = cell.max(1);
     cursor.share = if step == Step::After { (cursor.share + by).min(MapCursor::WHOLE - 1) } else { cursor.share.saturating_sub(by) };
 }
 
-fn zoom(state: &mut State, step: Step) {
+fn zoom(state: &mut TopState, step: Step) {
     let Some(cursor) = &mut state.memory.cursor else { return };
     cursor.zoom = match step {
         Step::Before => (cursor.zoom + 1).min(ZOOM_MAX),
@@ -117,7 +117,7 @@ fn zoom(state: &mut State, step: Step) {
 }
 
 /// Moves the cursor of the list, or moves the map cursor to another row.
-pub(super) fn go(state: &mut State, motion: Motion) {
+pub(super) fn go(state: &mut TopState, motion: Motion) {
     if let Some(cursor) = state.memory.cursor {
         let rows = memory_map_rows(state);
         let row = moved(cursor.row, motion, rows, 4);
@@ -131,7 +131,7 @@ pub(super) fn go(state: &mut State, motion: Motion) {
 }
 
 /// Handles a key in the buffer filter. The filter is applied after every key.
-pub(super) fn typed(state: &mut State, mut text: String, before: String, chord: Chord) {
+pub(super) fn typed(state: &mut TopState, mut text: String, before: String, chord: Chord) {
     match chord {
         Chord::Plain(KeyCode::Esc) => return state.memory.filter = before,
         Chord::Plain(KeyCode::Enter) => return,
@@ -143,7 +143,7 @@ pub(super) fn typed(state: &mut State, mut text: String, before: String, chord: 
 }
 
 /// The first click selects a row, the second click opens it.
-pub(super) fn click(state: &mut State, body: Rect, at: Position) -> Vec<Effect> {
+pub(super) fn click(state: &mut TopState, body: Rect, at: Position) -> Vec<Effect> {
     let Some(hit) = crate::view::memory_row_at(state, body, at) else { return Vec::new() };
     if hit >= memory_list(state).len() {
         return Vec::new();

@@ -10,12 +10,12 @@ use super::{Effect, end_of_message};
 use crate::feed::FeedMessage;
 use crate::history::History;
 use crate::marks::Marks;
-use crate::state::State;
+use crate::state::TopState;
 
 /// Maximum number of buffer events kept per host; beyond that, the oldest are dropped.
 const BUFFER_EVENTS_MAX: usize = 200;
 
-pub(super) fn receive(state: &mut State, index: usize, message: FeedMessage) -> Vec<Effect> {
+pub(super) fn receive(state: &mut TopState, index: usize, message: FeedMessage) -> Vec<Effect> {
     let host = &mut state.hosts[index];
     match message {
         FeedMessage::Snapshot(snapshot) => {
@@ -65,7 +65,7 @@ pub(super) fn receive(state: &mut State, index: usize, message: FeedMessage) -> 
     }
 }
 
-fn take_snapshot(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect> {
+fn take_snapshot(state: &mut TopState, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect> {
     let chosen = state.process.filter(|(host, _)| *host == index).map(|(_, key)| key);
     let has = |snapshot: &Snapshot, key| snapshot.processes.iter().any(|process| process.key == key);
     let is_live = |key| state.hosts[index].live.as_ref().is_some_and(|live| has(live, key));
@@ -101,7 +101,7 @@ fn take_snapshot(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Ve
 }
 
 /// Saves the row of the selected process before it disappears, so that Up and Down continue from that row.
-fn save_process_row(state: &mut State) {
+fn save_process_row(state: &mut TopState) {
     let rows = state.processes();
     if state.chosen_process(&rows).is_some() {
         state.last_process_row = state.process_row(&rows);

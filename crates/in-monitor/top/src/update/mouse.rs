@@ -6,10 +6,10 @@ use ratatui_core::layout::{Position, Rect};
 use super::{Effect, act, dialog, show};
 use crate::keys::{Action, Chord, KEYS, Motion};
 use crate::layout::{self, DeviceList, Form, Main, scrolled};
-use crate::state::{Focus, ProcessRow, State, View};
+use crate::state::{Focus, ProcessRow, TopState, View};
 use crate::view::{key_context, mesh_device_at, process_rows};
 
-pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
+pub(super) fn update(state: &mut TopState, event: MouseEvent) -> Vec<Effect> {
     let Some(frame) = layout::frame(state.size) else { return Vec::new() };
     let at = Position { x: event.column, y: event.row };
     match event.kind {
@@ -45,12 +45,12 @@ pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
     }
 }
 
-fn turn(state: &mut State, motion: Motion) -> Vec<Effect> {
+fn turn(state: &mut TopState, motion: Motion) -> Vec<Effect> {
     let arrow = if motion == Motion::Up { KeyCode::Up } else { KeyCode::Down };
     if state.dialog.is_some() { dialog::press(state, Chord::Plain(arrow)) } else { act(state, Action::Move(motion)) }
 }
 
-fn click(state: &mut State, layout: &Main, at: Position) -> Vec<Effect> {
+fn click(state: &mut TopState, layout: &Main, at: Position) -> Vec<Effect> {
     if layout.processes.contains(at) {
         return click_process(state, layout.processes, at);
     }
@@ -68,7 +68,7 @@ fn click(state: &mut State, layout: &Main, at: Position) -> Vec<Effect> {
 }
 
 /// Handles a click in the device list of several machines. It selects a device; on a heading, it folds or unfolds the machine.
-fn click_line(state: &mut State, area: Rect, at: Position) -> Vec<Effect> {
+fn click_line(state: &mut TopState, area: Rect, at: Position) -> Vec<Effect> {
     let Some(row) = at.y.checked_sub(area.y + 1) else { return Vec::new() };
     let lines = state.lines();
     let first = layout::first_line(state, &lines, usize::from(area.height.saturating_sub(1)));
@@ -80,7 +80,7 @@ fn click_line(state: &mut State, area: Rect, at: Position) -> Vec<Effect> {
 
 /// Handles a click in the process table. On a heading, it sorts by that column, or reverses the order. On a row, the first click
 /// selects it, and the second click opens it.
-fn click_process(state: &mut State, area: Rect, at: Position) -> Vec<Effect> {
+fn click_process(state: &mut TopState, area: Rect, at: Position) -> Vec<Effect> {
     match at.y - area.y {
         0 => Vec::new(),
         1 => {

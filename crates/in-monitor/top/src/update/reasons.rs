@@ -1,9 +1,9 @@
 //! Messages for keys that have no effect. Each key does something in each view, or shows why it does not.
 
 use crate::keys::Action;
-use crate::state::{ProcessRow, State, View};
+use crate::state::{ProcessRow, TopState, View};
 
-pub(super) fn refusal(state: &State, action: Action) -> Option<&'static str> {
+pub(super) fn refusal(state: &TopState, action: Action) -> Option<&'static str> {
     let view = state.view;
     match action {
         Action::Filter if view != View::Main => Some("a filter is for the list of processes (1) or of buffers (4)"),
@@ -21,7 +21,7 @@ pub(super) fn refusal(state: &State, action: Action) -> Option<&'static str> {
 }
 
 /// Returns all that a key may change.
-pub(super) fn trace(state: &State) -> impl PartialEq + use<> {
+pub(super) fn trace(state: &TopState) -> impl PartialEq + use<> {
     (
         state.settings.clone(),
         (state.view, state.focus, state.scroll, state.host_index),

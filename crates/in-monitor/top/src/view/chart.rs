@@ -30,7 +30,7 @@ const NAME_DISTANCE: u16 = 20;
 /// More lines than this are drawn as a band between the lowest and the highest.
 const LINES_MAX: usize = 8;
 
-pub(super) struct Line<'a> {
+pub(super) struct ChartLine<'a> {
     pub(super) name: String,
     /// One value for each time; NaN is a gap.
     pub(super) values: &'a VecDeque<f32>,
@@ -42,7 +42,7 @@ pub(super) struct Chart<'a> {
     pub(super) role: Role,
     pub(super) unit: Unit,
     pub(super) times: &'a VecDeque<UnixTime>,
-    pub(super) lines: Vec<Line<'a>>,
+    pub(super) lines: Vec<ChartLine<'a>>,
     pub(super) limit: Option<f64>,
     pub(super) until: UnixTime,
     pub(super) seconds: u64,
@@ -119,10 +119,10 @@ impl Chart<'_> {
     }
 
     /// The time range of the chart. Its right edge is rounded to a column, so that the chart moves by whole columns.
-    fn window(&self, columns: u16) -> Window {
+    fn window(&self, columns: u16) -> TimeWindow {
         let column = (self.seconds * SECOND / u64::from(columns.max(1))).max(1);
         let until = self.until.0.div_ceil(column) * column;
-        Window { from: until.saturating_sub(self.seconds * SECOND), until }
+        TimeWindow { from: until.saturating_sub(self.seconds * SECOND), until }
     }
 
     fn seen(&self) -> std::ops::Range<usize> {
@@ -154,7 +154,7 @@ impl Chart<'_> {
     }
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "columns of a screen, clamped")]
-    fn sampled(&self, window: Window, columns: usize) -> Vec<Vec<f32>> {
+    fn sampled(&self, window: TimeWindow, columns: usize) -> Vec<Vec<f32>> {
         let mut all = vec![vec![f32::NAN; columns]; self.lines.len()];
         let mut previous: Option<(usize, f64)> = None;
         for (index, time) in self.seen().filter_map(|index| Some((index, self.times.get(index)?))) {
@@ -248,7 +248,7 @@ impl Chart<'_> {
     }
 
     /// Draws the marks of events at the top of the plot, above their times.
-    fn marks(&self, canvas: &mut Canvas<'_>, plot: Rect, window: Window) {
+    fn marks(&self, canvas: &mut Canvas<'_>, plot: Rect, window: TimeWindow) {
         for mark in &self.marks {
             let Some(column) = window.column(mark.time, plot.width).filter(|_| mark.time <= self.until) else { continue };
             let role = match mark.kind.severity() {
@@ -298,12 +298,12 @@ fn trace(dots: &mut Dots, axis: &Axis, values: &[f32], hue: u8) {
 }
 
 #[derive(Clone, Copy)]
-struct Window {
+struct TimeWindow {
     from: u64,
     until: u64,
 }
 
-impl Window {
+impl TimeWindow {
     /// Position of a time: 0 is the left edge, 1 the right edge. Below 0 it is left of the chart.
     fn share(self, time: UnixTime) -> f64 {
         (time.0 as f64 - self.from as f64) / (self.until - self.from).max(1) as f64
@@ -381,7 +381,7 @@ mod tests {
             role: Role::Plain,
             unit: Unit::Celsius,
             times,
-            lines: vec![Line { name: "0".to_owned(), values }],
+            lines: vec![ChartLine { name: "0".to_owned(), values }],
             limit,
             until: *times.back().unwrap(),
             seconds: 60,
@@ -414,7 +414,7 @@ mod tests {
             let times: VecDeque<UnixTime> = seconds.iter().map(|second| UnixTime(second * SECOND)).collect();
             let values: VecDeque<f32> = seconds.iter().map(|_| 5.0).collect();
             let chart = chart(&times, &values, None, refresh * SECOND);
-            let sampled = chart.sampled(Window { from: 0, until: 60 * SECOND }, 60);
+            let sampled = chart.sampled(TimeWindow { from: 0, until: 60 * SECOND }, 60);
             sampled[0].iter().map(|value| if value.is_nan() { ' ' } else { '#' }).collect::<String>().trim_end().to_owned()
         };
         assert_eq!(columns(&[0, 1, 2, 3, 9, 10, 11], 1), "####     ###");

@@ -8,12 +8,12 @@ use ttmon_model::units::{Unit, UnixTime};
 use ttmon_model::{Device, Snapshot};
 
 use super::Extent;
-use super::chart::{Chart, Line};
+use super::chart::{Chart, ChartLine};
 use crate::canvas::{Canvas, width};
 use crate::layout::panes;
 use crate::metric::METRICS;
 use crate::settings::ZOOMS;
-use crate::state::{State, View};
+use crate::state::{TopState, View};
 use crate::theme::Role;
 
 const HIDDEN_COLUMNS: u16 = 16;
@@ -24,7 +24,7 @@ const MAIN_PANE_COLUMNS: u16 = 40;
 /// Minimum size of a pane with one metric of many devices.
 const PANE_SMALL: (u16, u16) = (26, 5);
 
-pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
+pub(super) fn draw(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let head = Rect { height: 1, ..body };
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
     let metric = &METRICS[state.settings.metric];
@@ -63,13 +63,13 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     super::at_the_end(canvas, head, &hidden);
 }
 
-fn is_overlay(state: &State) -> bool {
+fn is_overlay(state: &TopState) -> bool {
     state.settings.overlay && !state.settings.by_device
 }
 
 /// Returns the charts of the view, each a metric of a device, and their panes as far as there is room: every metric of the selected device,
 /// or one metric of every device.
-fn charts<'a>(state: &State, snapshot: &'a Snapshot, body: Rect) -> (Vec<(usize, &'a Device)>, Vec<Rect>) {
+fn charts<'a>(state: &TopState, snapshot: &'a Snapshot, body: Rect) -> (Vec<(usize, &'a Device)>, Vec<Rect>) {
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
     let metric = state.settings.metric;
     let (charts, pane): (Vec<_>, _) = match state.chosen_device(snapshot).filter(|_| state.settings.by_device) {
@@ -84,7 +84,7 @@ fn charts<'a>(state: &State, snapshot: &'a Snapshot, body: Rect) -> (Vec<(usize,
 }
 
 /// Returns the metrics that have a value on any of these devices, the selected one first.
-fn metrics<'a>(state: &'a State, devices: &'a [Device]) -> impl Iterator<Item = usize> + 'a {
+fn metrics<'a>(state: &'a TopState, devices: &'a [Device]) -> impl Iterator<Item = usize> + 'a {
     let chosen = state.settings.metric;
     let others = (0..METRICS.len()).filter(move |metric| *metric != chosen);
     std::iter::once(chosen).chain(others).filter(move |metric| devices.iter().any(|device| has_values(state, device, *metric)))
@@ -95,7 +95,7 @@ fn columns(places: &[Rect]) -> usize {
 }
 
 /// Returns the index of the first visible chart. Charts scroll by whole rows.
-fn first(state: &State, count: usize, places: &[Rect]) -> usize {
+fn first(state: &TopState, count: usize, places: &[Rect]) -> usize {
     state.scroll.min(rows(count, places).last()) * columns(places)
 }
 
@@ -104,7 +104,7 @@ fn rows(count: usize, places: &[Rect]) -> Extent {
     Extent { lines: count.div_ceil(columns), page: places.len().div_ceil(columns).max(1) }
 }
 
-pub(super) fn extent(state: &State, snapshot: &Snapshot, body: Rect) -> Extent {
+pub(super) fn extent(state: &TopState, snapshot: &Snapshot, body: Rect) -> Extent {
     let (charts, places) = charts(state, snapshot, body);
     if is_overlay(state) { Extent { lines: 1, page: 1 } } else { rows(charts.len(), &places) }
 }
@@ -115,7 +115,7 @@ fn inner(place: Rect) -> Rect {
 
 /// Draws charts below the device rows: the selected metric and the next metrics with values, as many as fit side by side. Returns whether
 /// there is a chart.
-pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) -> bool {
+pub(super) fn on_main(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) -> bool {
     let most = usize::from(area.width / MAIN_PANE_COLUMNS).clamp(1, MAIN_PANES_MAX);
     let shown: Vec<usize> = metrics(state, &snapshot.devices).take(most).collect();
     let columns = u16::try_from(shown.len()).unwrap_or(1).max(1);
@@ -129,14 +129,14 @@ pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_
     !shown.is_empty()
 }
 
-fn has_values(state: &State, device: &Device, metric: usize) -> bool {
+fn has_values(state: &TopState, device: &Device, metric: usize) -> bool {
     // A part of a total that never had a value needs no chart.
     let is_part = METRICS[metric].chart.part.is_some();
     let is_worth_it = |value: &f32| if is_part { *value > 0.0 } else { !value.is_nan() };
     state.host().history.column(device.id, metric).is_some_and(|column| column.iter().any(is_worth_it))
 }
 
-fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize, name: &str) -> Chart<'a> {
+fn one<'a>(state: &'a TopState, snapshot: &Snapshot, device: &Device, index: usize, name: &str) -> Chart<'a> {
     let metric = &METRICS[index];
     let now = metric.get(device);
     let limit = metric.limit(device).ok();
@@ -157,12 +157,12 @@ fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize,
     }
 }
 
-fn line<'a>(state: &'a State, device: &Device, metric: usize) -> Option<Line<'a>> {
-    Some(Line { name: device.id.to_string(), values: state.host().history.column(device.id, metric)? })
+fn line<'a>(state: &'a TopState, device: &Device, metric: usize) -> Option<ChartLine<'a>> {
+    Some(ChartLine { name: device.id.to_string(), values: state.host().history.column(device.id, metric)? })
 }
 
 /// Properties that all charts of a screen share: the time span, its marks, and the selected time.
-pub(super) fn frame<'a>(state: &'a State, snapshot: &Snapshot) -> Chart<'a> {
+pub(super) fn frame<'a>(state: &'a TopState, snapshot: &Snapshot) -> Chart<'a> {
     let seconds = ZOOMS[state.settings.zoom];
     let frozen = state.host().frozen.as_ref();
     // The time after the selected time is shown too, a quarter of the chart.
@@ -186,7 +186,7 @@ pub(super) fn frame<'a>(state: &'a State, snapshot: &Snapshot) -> Chart<'a> {
 
 /// Returns a chart with the lines of all devices. Its title has the highest value and the median, because there may be too many lines for a
 /// legend.
-fn all<'a>(state: &'a State, snapshot: &Snapshot, index: usize) -> Chart<'a> {
+fn all<'a>(state: &'a TopState, snapshot: &Snapshot, index: usize) -> Chart<'a> {
     let metric = &METRICS[index];
     let mut values: Vec<(f64, u32)> = snapshot.devices.iter().filter_map(|device| Some((metric.get(device).ok()?, device.id.0))).collect();
     values.sort_by(|one, other| one.0.total_cmp(&other.0));

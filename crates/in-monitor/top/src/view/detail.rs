@@ -9,10 +9,10 @@ use ttmon_print::quantity::{short, size, size_or_absent, with_unit};
 
 use super::Extent;
 use crate::canvas::{Canvas, Field};
-use crate::state::State;
+use crate::state::TopState;
 use crate::theme::Role;
 
-struct Line {
+struct DetailLine {
     name: String,
     value: String,
     from: &'static str,
@@ -31,7 +31,7 @@ const NAME_COLUMNS: u16 = 23;
 /// Minimum width for two columns of lines. Each column has room for everything, and no number is cut.
 const TWO_COLUMNS_MIN: u16 = 2 * (AGE_MIN + 1);
 
-pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
+pub(super) fn draw(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
     let mut head = format!("Device {} {}  {}", device.id, device.label(), device.state.name());
     // While there is no new sample, all values have the age of the last one.
@@ -62,7 +62,7 @@ pub(super) fn extent(snapshot: &Snapshot, device: &Device, body: Rect) -> Extent
     Extent { lines: lines(snapshot, device).len(), page }
 }
 
-fn draw_line(canvas: &mut Canvas<'_>, area: Rect, row: u16, line: &Line) {
+fn draw_line(canvas: &mut Canvas<'_>, area: Rect, row: u16, line: &DetailLine) {
     if line.role == Role::Heading {
         canvas.text(area, 1, row, &line.name, Role::Heading);
         return;
@@ -87,7 +87,7 @@ fn draw_line(canvas: &mut Canvas<'_>, area: Rect, row: u16, line: &Line) {
     }
 }
 
-fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
+fn lines(snapshot: &Snapshot, device: &Device) -> Vec<DetailLine> {
     let mut lines = Vec::new();
     for section in Section::ALL {
         let fields: Vec<_> = DEVICE.iter().filter(|field| field.section == section).collect();
@@ -108,7 +108,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
                 }
                 Err(reason) => (format!("N/A: {}", reason.explanation()), Role::Dim),
             };
-            lines.push(Line { name: field.title.to_owned(), value, from, age, role });
+            lines.push(DetailLine { name: field.title.to_owned(), value, from, age, role });
         }
     }
     lines.push(title("KINDS OF MEMORY"));
@@ -117,7 +117,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
     for (process, use_of) in snapshot.processes_on(device.id) {
         let name = process.title().unwrap_or_else(|_| "?".to_owned());
         let dram = size_or_absent(use_of.kinds.dram());
-        lines.push(Line { from: process.status.name(), ..line(process.key.pid.to_string(), format!("{dram} {name}"), Role::Plain) });
+        lines.push(DetailLine { from: process.status.name(), ..line(process.key.pid.to_string(), format!("{dram} {name}"), Role::Plain) });
     }
     lines
 }
@@ -130,15 +130,15 @@ fn shown(value: &Value, unit: Unit) -> String {
     }
 }
 
-fn line(name: String, value: String, role: Role) -> Line {
-    Line { name, value, from: "", age: "", role }
+fn line(name: String, value: String, role: Role) -> DetailLine {
+    DetailLine { name, value, from: "", age: "", role }
 }
 
-fn title(text: &str) -> Line {
+fn title(text: &str) -> DetailLine {
     line(text.to_owned(), String::new(), Role::Heading)
 }
 
-fn kind_line(device: &Device, kind: Kind) -> Line {
+fn kind_line(device: &Device, kind: Kind) -> DetailLine {
     let memory = &device.memory.kinds[kind];
     let name = kind.name().to_owned();
     match memory.figure.used {
@@ -153,14 +153,14 @@ fn kind_line(device: &Device, kind: Kind) -> Line {
             if let Ok(total) = memory.total {
                 value += &format!(" of {}", size(total));
             }
-            Line { name, value, from: memory.figure.source.map_or("", |source| source.name()), age: NOW, role: Role::Plain }
+            DetailLine { name, value, from: memory.figure.source.map_or("", |source| source.name()), age: NOW, role: Role::Plain }
         }
         Err(reason) => line(name, format!("N/A: {}", reason.explanation()), Role::Dim),
     }
 }
 
 /// Draws the available values beside a single device on a wide screen. The last line counts the missing values.
-pub(super) fn side(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
+pub(super) fn side(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
     for row in 0..area.height {
         canvas.text(area, 0, row, canvas.glyphs().vertical, Role::Dim);
@@ -168,7 +168,7 @@ pub(super) fn side(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let inner = Rect { x: area.x + 1, width: area.width - 1, ..area };
     let all = lines(snapshot, device);
     let missing = all.iter().filter(|line| line.role == Role::Dim).count();
-    let mut shown: Vec<Line> = all.into_iter().filter(|line| line.role != Role::Dim).collect();
+    let mut shown: Vec<DetailLine> = all.into_iter().filter(|line| line.role != Role::Dim).collect();
     // Leave out a heading without values.
     let is_bare = |index: usize| shown[index].role == Role::Heading && shown.get(index + 1).is_none_or(|next| next.role == Role::Heading);
     let bare: Vec<bool> = (0..shown.len()).map(is_bare).collect();
@@ -177,7 +177,7 @@ pub(super) fn side(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let rows = inner.height.saturating_sub(u16::from(missing > 0));
     // The sources are only in the detail view, because the values need the room here.
     for (row, line) in (0..rows).zip(shown) {
-        draw_line(canvas, inner, row, &Line { from: "", age: "", ..line });
+        draw_line(canvas, inner, row, &DetailLine { from: "", age: "", ..line });
     }
     if missing > 0 {
         canvas.text(inner, 1, inner.height - 1, &format!("{missing} values are not available; 3 shows why"), Role::Dim);

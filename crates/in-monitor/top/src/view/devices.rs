@@ -18,7 +18,7 @@ use crate::columns::launch_rate;
 use crate::host::Host;
 use crate::layout::{DeviceList, Main};
 use crate::metric::{self, METRICS, Metric};
-use crate::state::{Focus, State};
+use crate::state::{Focus, TopState};
 use crate::theme::Role;
 
 /// Width from which the board column also names the chip through which a remote chip is reached.
@@ -34,7 +34,7 @@ const LOAD_STEPS: f64 = 20.0;
 pub(crate) const WORST_MAX: u16 = 5;
 
 /// Draws the device list with its heading, and with sums if there are many devices.
-pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, layout: &Main) {
+pub(super) fn draw(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'_>, layout: &Main) {
     let area = layout.devices;
     let devices = state.devices(snapshot);
     let chosen = state.device_row(snapshot, &devices);
@@ -69,7 +69,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
 }
 
 /// Draws a row for each of the most important devices: unhealthy ones first, then those closest to a limit.
-fn draw_worst(state: &State, common: &CommonValues, mut devices: Vec<&Device>, canvas: &mut Canvas<'_>, area: Rect) {
+fn draw_worst(state: &TopState, common: &CommonValues, mut devices: Vec<&Device>, canvas: &mut Canvas<'_>, area: Rect) {
     let load = |device: &Device| {
         let shares = [device.memory.dram.ratio(), device.memory.l1.ratio(), device.warmth()];
         shares.into_iter().flatten().fold(0.0f64, f64::max)
@@ -84,7 +84,7 @@ fn draw_worst(state: &State, common: &CommonValues, mut devices: Vec<&Device>, c
 }
 
 pub(super) fn device_row(
-    state: &State,
+    state: &TopState,
     host: &Host,
     common: &CommonValues,
     device: &Device,
@@ -232,7 +232,7 @@ fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, colum
 }
 
 /// Draws `12 54°C  7.6GB`: the selected metric on a background for its share of the limit. An unhealthy device has a symbol or a word.
-fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
+fn grid_cell(state: &TopState, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
     let (word, severity) = device.health_word();
     let metric = &METRICS[state.settings.metric];
     let value = metric.get(device);
@@ -283,7 +283,7 @@ pub(super) fn in_unit_of_limit(metric: &Metric, value: f64, limit: Option<f64>) 
 
 /// Draws the heading of a grid: the metric of its cells, the board, and the sums of all devices as far as there is room. Returns whether
 /// it names the board.
-fn grid_head(state: &State, common: &CommonValues, devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect) -> bool {
+fn grid_head(state: &TopState, common: &CommonValues, devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect) -> bool {
     let metric = METRICS[state.settings.metric].title;
     let (mut sums, unhealthy) = sums(devices, canvas);
     if let Some(board) = common.board() {
@@ -333,7 +333,7 @@ const FIGURES_MIN: u16 = 110;
 const PARTS_COLUMNS: u16 = 62;
 
 /// Draws the memory of the selected device: bars in the colours of their parts, and the names of the parts.
-pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
+pub(super) fn kinds(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
     let name = |bar: &str| if snapshot.devices.len() == 1 { bar.to_owned() } else { format!("{} {bar}", device.id) };
     let (l1, dram) = memory_parts(device);

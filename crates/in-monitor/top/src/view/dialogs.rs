@@ -11,14 +11,14 @@ use crate::columns::COLUMNS;
 use crate::keys::KEYS;
 use crate::layout::{columns_shown, scrolled, window};
 use crate::signals::SIGNALS;
-use crate::state::{Dialog, Owner, Page, SignalDialog, State};
+use crate::state::{Dialog, Owner, Page, SignalDialog, TopState};
 use crate::theme::Role;
 use crate::update::setup_rows;
 
 /// Maximum number of buffers that are listed for a process, the largest ones.
 const BUFFERS_MAX: usize = 1000;
 
-pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body: Rect) {
+pub(super) fn draw(state: &TopState, dialog: &Dialog, canvas: &mut Canvas<'_>, body: Rect) {
     match dialog {
         Dialog::Page { page: Page::Help, scroll } => help(*scroll, canvas, body),
         Dialog::Page { page: Page::Alerts, scroll } => alerts(state, *scroll, canvas, body),
@@ -34,7 +34,7 @@ pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body
     }
 }
 
-pub(crate) fn page_line_count(state: &State, page: &Page) -> usize {
+pub(crate) fn page_line_count(state: &TopState, page: &Page) -> usize {
     let columns = columns(state.size.0);
     match page {
         Page::Help => help_lines(state.size.0).len(),
@@ -74,7 +74,7 @@ fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     hidden(canvas, area, first, lines.len());
 }
 
-fn alerts(state: &State, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
+fn alerts(state: &TopState, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let title = format!("Alerts ({}), newest first: Esc closes it, Up and Down scroll", state.alerts().len());
     let mut lines = super::alert_lines(state, columns(body.width));
     if lines.is_empty() {
@@ -124,7 +124,7 @@ fn choices(title: &str, lines: &[String], at: usize, canvas: &mut Canvas<'_>, bo
     hidden(canvas, area, first, lines.len());
 }
 
-fn sort(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
+fn sort(state: &TopState, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let shown = columns_shown(state);
     let line = |index: &usize| {
         let hidden = if shown.contains(index) { "" } else { "(hidden) " };
@@ -134,7 +134,7 @@ fn sort(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
     choices("Sort by: Enter chooses, Esc leaves it", &lines, at, canvas, body);
 }
 
-fn setup(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
+fn setup(state: &TopState, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
     // On a narrow screen a long name is cut, so that the value is visible.
     let columns = usize::from(body.width.saturating_sub(17)).min(34);
     let ellipsis = canvas.glyphs().ellipsis;
@@ -165,7 +165,7 @@ fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
     }
 }
 
-fn process(state: &State, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
+fn process(state: &TopState, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let Some(snapshot) = state.hosts[of.0].shown() else { return };
     let host = if state.has_groups() { format!(" on {}", canvas.clean(state.hosts[of.0].name())) } else { String::new() };
     let signal = if state.can_signal(of.0) { ", F9 sends a signal" } else { "" };
@@ -174,7 +174,7 @@ fn process(state: &State, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, bod
     page(&title, &process_lines(state, snapshot, of, columns(body.width)), body.height, scroll, canvas, body);
 }
 
-fn process_lines(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<(String, Role)> {
+fn process_lines(state: &TopState, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<(String, Role)> {
     let fold = |(text, role): (String, Role)| {
         let text = text::clean(&text, state.theme.ascii);
         folded(&text, columns).into_iter().map(|line| (line.to_owned(), role)).collect::<Vec<_>>()
@@ -183,7 +183,7 @@ fn process_lines(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) ->
 }
 
 /// Returns the properties of a process, its memory by chip and kind, its variables and its buffers.
-fn known_of(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<(String, Role)> {
+fn known_of(state: &TopState, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<(String, Role)> {
     let (host, key) = of;
     let Some(process) = snapshot.processes.iter().find(|process| process.key == key) else {
         return vec![("it is no longer there".to_owned(), Role::Warning)];
@@ -230,7 +230,7 @@ fn known_of(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<
     lines
 }
 
-fn environment(state: &State, owner: Owner, lines: &mut Vec<(String, Role)>) {
+fn environment(state: &TopState, owner: Owner, lines: &mut Vec<(String, Role)>) {
     lines.push(("VARIABLES".to_owned(), Role::Heading));
     match state.environment.as_ref().filter(|(of, _)| *of == owner) {
         None => lines.push(("not asked for yet".to_owned(), Role::Dim)),
@@ -240,7 +240,7 @@ fn environment(state: &State, owner: Owner, lines: &mut Vec<(String, Role)>) {
     }
 }
 
-fn buffers(state: &State, snapshot: &Snapshot, of: Owner, process: &Process, lines: &mut Vec<(String, Role)>) {
+fn buffers(state: &TopState, snapshot: &Snapshot, of: Owner, process: &Process, lines: &mut Vec<(String, Role)>) {
     let mut buffers: Vec<_> = snapshot.buffers.iter().filter(|buffer| buffer.process() == of.1).collect();
     buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.buffer.size));
     let mut counts = process.devices.iter().flat_map(|use_of| Kind::ALL.map(|kind| use_of.kinds[kind].count));

@@ -10,10 +10,10 @@ use super::devices;
 use crate::canvas::{Canvas, Field};
 use crate::host::Host;
 use crate::layout::Main;
-use crate::state::{DeviceLine, Focus, State};
+use crate::state::{DeviceLine, Focus, TopState};
 use crate::theme::Role;
 
-pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
+pub(super) fn draw(state: &TopState, canvas: &mut Canvas<'_>, layout: &Main) {
     let area = layout.devices;
     let common = devices::CommonValues::mixed(state.is_deep());
     devices::head(&common, canvas, Rect { height: 1, ..area });
@@ -49,7 +49,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
     }
 }
 
-fn heading(state: &State, line: &DeviceLine, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
+fn heading(state: &TopState, line: &DeviceLine, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
     let host = &state.hosts[line.host];
     let sign = if host.is_folded { canvas.glyphs().folded } else { canvas.glyphs().unfolded };
     let (text, role) = summary(state, host, canvas);
@@ -65,7 +65,7 @@ fn heading(state: &State, line: &DeviceLine, canvas: &mut Canvas<'_>, area: Rect
     }
 }
 
-fn summary(state: &State, host: &Host, canvas: &Canvas<'_>) -> (String, Role) {
+fn summary(state: &TopState, host: &Host, canvas: &Canvas<'_>) -> (String, Role) {
     if let Some(error) = &host.error {
         return (format!("NO ANSWER since {}: {}", state.clock.second(error.since), error.message), Role::Critical);
     }

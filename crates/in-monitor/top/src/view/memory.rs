@@ -16,14 +16,14 @@ use ttmon_print::quantity::{percent, size};
 
 use self::list::items;
 pub(crate) use self::list::{buffer_at, groups_by, names};
-use super::chart::{Chart, Line};
+use super::chart::{Chart, ChartLine};
 use super::charts::{duration, frame as time_frame};
 use crate::canvas::{Canvas, Field, spark};
 use crate::history::History;
 use crate::host::Host;
 use crate::layout::{frame, scrolled};
 use crate::settings::ZOOMS;
-use crate::state::State;
+use crate::state::TopState;
 use crate::theme::Role;
 
 /// Screen width from which circular buffers are shown beside the buffer list.
@@ -50,7 +50,7 @@ struct Areas {
 
 /// Divides the view. The map has one row per kind and allocator, and events have a few rows. The buffer list gets the rest, with the cores
 /// beside it.
-fn areas(state: &State, snapshot: &Snapshot, device: &Device, body: Rect) -> Areas {
+fn areas(state: &TopState, snapshot: &Snapshot, device: &Device, body: Rect) -> Areas {
     let kind_rows = if body.height < 14 { 3 } else { 7 };
     let kinds = Rect { y: body.y + 1, height: kind_rows, ..body };
     let below = body.height.saturating_sub(kind_rows + 1);
@@ -79,7 +79,7 @@ fn areas(state: &State, snapshot: &Snapshot, device: &Device, body: Rect) -> Are
     Areas { kinds, map, fragmentation, buffers, cores, events }
 }
 
-pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
+pub(super) fn draw(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
     let mut head = format!("Memory of device {} {}", device.id, device.label());
     if snapshot.lists_time != snapshot.time {
@@ -103,13 +103,13 @@ fn buffer_rows(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(2))
 }
 
-pub(crate) fn list_rows(state: &State) -> usize {
+pub(crate) fn list_rows(state: &TopState) -> usize {
     let shown = state.shown_device().zip(frame(state.size));
     shown.map_or(0, |((snapshot, device), frame)| buffer_rows(areas(state, snapshot, device, frame.body).buffers))
 }
 
 /// The index of the buffer-list row at a position on the screen.
-pub(crate) fn row_at(state: &State, body: Rect, at: Position) -> Option<usize> {
+pub(crate) fn row_at(state: &TopState, body: Rect, at: Position) -> Option<usize> {
     let (snapshot, device) = state.shown_device()?;
     let area = areas(state, snapshot, device, body).buffers;
     let row = at.y.checked_sub(area.y + 2).filter(|_| area.contains(at))?;
@@ -117,7 +117,7 @@ pub(crate) fn row_at(state: &State, body: Rect, at: Position) -> Option<usize> {
     Some(scrolled(state.scroll, state.memory.at, buffer_rows(area), count) + usize::from(row))
 }
 
-pub(crate) fn map_rows(state: &State) -> usize {
+pub(crate) fn map_rows(state: &TopState) -> usize {
     state.shown_device().map_or(0, |(snapshot, device)| map::rows(snapshot, device).len())
 }
 
@@ -161,12 +161,12 @@ fn only_peak(snapshot: &Snapshot, device: &Device, kind: Kind) -> Option<u64> {
     peaks.next().filter(|_| peaks.next().is_none())
 }
 
-fn has_fragmentation(state: &State, device: &Device) -> bool {
+fn has_fragmentation(state: &TopState, device: &Device) -> bool {
     History::fragmented().any(|(metric, _)| state.host().history.column(device.id, metric).is_some())
 }
 
 /// Draws the share of the free memory that is not in the largest free block, over time, of the worst allocator on a device.
-fn draw_fragmentation(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
+fn draw_fragmentation(state: &TopState, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
     let seconds = ZOOMS[state.settings.zoom];
     let columns = History::fragmented().filter_map(|(metric, kind)| Some((metric, kind, state.host().history.column(device.id, metric)?)));
     let last = |values: &VecDeque<f32>| {
@@ -190,8 +190,8 @@ fn draw_fragmentation(state: &State, snapshot: &Snapshot, device: &Device, canva
         return;
     }
     let named = |values| last(values).unwrap_or_else(|| "N/A".to_owned());
-    let lines: Vec<Line<'_>> =
-        columns.map(|(_, kind, values)| Line { name: format!("{} {}", kind.name(), named(values)), values }).collect();
+    let lines: Vec<ChartLine<'_>> =
+        columns.map(|(_, kind, values)| ChartLine { name: format!("{} {}", kind.name(), named(values)), values }).collect();
     // A chart with one line has no legend.
     let only = if let [line] = lines.as_slice() { format!(" {}", line.name) } else { String::new() };
     let title = format!("Fragmentation{only}, the last {}", duration(seconds));
@@ -200,7 +200,7 @@ fn draw_fragmentation(state: &State, snapshot: &Snapshot, device: &Device, canva
 }
 
 /// Draws events of the buffers of a device, newest at the bottom.
-fn draw_events(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
+fn draw_events(state: &TopState, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "Recent events", Role::Title);
     let is_on_device = |event: &BufferEvent| {
         let has_device = |pid: u32| snapshot.allocators.iter().any(|one| one.process.pid == pid && one.devices.contains(&device.id));
@@ -254,7 +254,7 @@ fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = &'a M
 }
 
 /// Why the live buffers of a machine are counted, but not listed.
-pub(super) fn why_unlisted(state: &State, host: &Host) -> &'static str {
+pub(super) fn why_unlisted(state: &TopState, host: &Host) -> &'static str {
     match (host.frozen.is_some(), state.replay.is_some(), &host.address) {
         (true, ..) => "they were not read at this time: they were not shown",
         (false, true, _) => "none of them was recorded: only the largest of each process are",

@@ -11,7 +11,7 @@ use ttmon_print::{link_text, temperature_text};
 use super::devices::{in_unit_of_limit, last_minute};
 use crate::canvas::{Canvas, folded, spark, width};
 use crate::metric::METRICS;
-use crate::state::State;
+use crate::state::TopState;
 use crate::theme::Role;
 
 /// Largest tile. A larger one would have empty space.
@@ -22,13 +22,13 @@ const LINK_GAP: (u16, u16) = (3, 1);
 const SPARK_COLUMNS_MAX: u16 = 30;
 const BAR_MIN: u16 = 12;
 
-pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
+pub(super) fn draw(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let metric = &METRICS[state.settings.metric];
     let mesh = mesh::of(snapshot, state.cluster.as_ref());
     let head = format!("Mesh: {}, {}", mesh.origin, metric.title);
     canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Title);
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
-    let Some((grid, is_wired)) = Grid::fitting(&mesh, area) else {
+    let Some((grid, is_wired)) = MeshGrid::fitting(&mesh, area) else {
         return super::paragraph(canvas, area, 1, "the mesh does not fit this screen; the main view (1) lists every chip");
     };
     grid.frames(&mesh, canvas, area);
@@ -43,15 +43,15 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     legend(state, snapshot, &mesh, is_wired, canvas, area);
 }
 
-pub(crate) fn device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Position) -> Option<DeviceId> {
+pub(crate) fn device_at(state: &TopState, snapshot: &Snapshot, body: Rect, at: Position) -> Option<DeviceId> {
     let mesh = mesh::of(snapshot, state.cluster.as_ref());
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
-    let (grid, _) = Grid::fitting(&mesh, area)?;
+    let (grid, _) = MeshGrid::fitting(&mesh, area)?;
     mesh.tiles.iter().find(|tile| grid.place(&mesh, tile).contains(at)).map(|tile| tile.device)
 }
 
 #[derive(Clone)]
-struct Grid {
+struct MeshGrid {
     area: Rect,
     width: u16,
     height: u16,
@@ -61,7 +61,7 @@ struct Grid {
     rows: u16,
 }
 
-impl Grid {
+impl MeshGrid {
     /// Returns the first layout that fits: with room for links and frames, with frames, or only tiles. The second value is whether links
     /// fit.
     fn fitting(mesh: &Mesh, area: Rect) -> Option<(Self, bool)> {
@@ -104,7 +104,7 @@ impl Grid {
 }
 
 /// Draws a link between two tiles, with the number of links: `═2═` side by side, `║2` one below the other.
-fn draw_link(mesh: &Mesh, link: &Link, grid: &Grid, canvas: &mut Canvas<'_>, area: Rect) {
+fn draw_link(mesh: &Mesh, link: &Link, grid: &MeshGrid, canvas: &mut Canvas<'_>, area: Rect) {
     let Some((first, second)) = mesh.neighbours(link) else { return };
     let (from, to) = (grid.place(mesh, first), grid.place(mesh, second));
     let kind = mesh.kind(link);
@@ -124,7 +124,7 @@ fn draw_link(mesh: &Mesh, link: &Link, grid: &Grid, canvas: &mut Canvas<'_>, are
     canvas.put(area, x.saturating_sub(area.x), y.saturating_sub(area.y), &text, style);
 }
 
-fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
+fn draw_tile(state: &TopState, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
     if area.width < 4 || area.height < 2 {
         return;
     }
@@ -217,7 +217,7 @@ fn more(device: &Device, shown: &str, columns: u16, canvas: &Canvas<'_>) -> Vec<
     forms.into_iter().filter_map(|forms| forms.into_iter().flatten().find(|text| width(text) <= columns)).collect()
 }
 
-fn legend(state: &State, snapshot: &Snapshot, mesh: &Mesh, is_wired: bool, canvas: &mut Canvas<'_>, area: Rect) {
+fn legend(state: &TopState, snapshot: &Snapshot, mesh: &Mesh, is_wired: bool, canvas: &mut Canvas<'_>, area: Rect) {
     let metric = &METRICS[state.settings.metric];
     let limits: Vec<f64> = snapshot.devices.iter().filter_map(|device| metric.limit(device).ok()).collect();
     let mut parts = vec![match limits.split_first() {
@@ -285,7 +285,7 @@ mod tests {
         let link = Link { ends: (DeviceId(0), DeviceId(1)), count: Some(12) };
         let mesh = Mesh { links: vec![link], ..mesh::of(&snapshot, None) };
         let area = Rect { x: 0, y: 0, width: 80, height: 10 };
-        let grid = Grid::new(&mesh, area, LINK_GAP, true).unwrap();
+        let grid = MeshGrid::new(&mesh, area, LINK_GAP, true).unwrap();
         let mut buffer = Buffer::empty(area);
         draw_link(&mesh, &link, &grid, &mut Canvas { buffer: &mut buffer, theme: Theme::default() }, area);
         assert_eq!(crate::tests::text(&buffer).trim(), "━12");

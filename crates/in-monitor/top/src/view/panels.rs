@@ -12,12 +12,12 @@ use super::alert_text;
 use crate::alerts::Alert;
 use crate::canvas::{Canvas, Field};
 use crate::marks::Mark;
-use crate::state::State;
+use crate::state::TopState;
 use crate::theme::Role;
 
 const BAR_COLUMNS: u16 = 12;
 
-struct Group {
+struct PanelGroup {
     bytes: u64,
     count: String,
     name: String,
@@ -45,7 +45,7 @@ pub(super) fn groups(snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-fn largest(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) {
+fn largest(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<PanelGroup>) {
     let entries = || snapshot.buffers.iter().map(|buffer| &buffer.buffer);
     if entries().next().is_none() {
         return of_processes(snapshot, rows);
@@ -55,7 +55,7 @@ fn largest(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) {
         () if entries().any(|entry| entry.tag.is_some()) => ("tag", GroupBy::Tag),
         () => ("operation", GroupBy::Op),
     };
-    let line = |group: BufferGroup| Group { bytes: group.bytes, count: format!("x{}", group.count), name: key_text(&group.key) };
+    let line = |group: BufferGroup| PanelGroup { bytes: group.bytes, count: format!("x{}", group.count), name: key_text(&group.key) };
     (word, grouped(entries(), by, None).into_iter().take(rows).map(line).collect())
 }
 
@@ -68,12 +68,12 @@ pub(super) fn key_text(key: &GroupKey) -> String {
 }
 
 /// Returns each kind of memory of each process, summed over its devices. If rows are left, lists each device separately.
-fn of_processes(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) {
+fn of_processes(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<PanelGroup>) {
     let (mut totals, mut parts) = (Vec::new(), Vec::new());
     for process in &snapshot.processes {
         let name = format!("{} {}", process.key.pid, process.title().unwrap_or_else(|_| "?".to_owned()));
         for kind in [Kind::Dram, Kind::Trace, Kind::L1, Kind::L1Small, Kind::Cb] {
-            let group = |bytes, name| Group { bytes, count: kind.name().to_owned(), name };
+            let group = |bytes, name| PanelGroup { bytes, count: kind.name().to_owned(), name };
             if let Ok(bytes @ 1..) = process.total(kind) {
                 totals.push(group(bytes, name.clone()));
             }
@@ -83,7 +83,7 @@ fn of_processes(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) 
         }
     }
     // Memory on chips without a row is only in the totals.
-    let sum = |list: &[Group]| list.iter().fold(0, |sum: u64, group| sum.saturating_add(group.bytes));
+    let sum = |list: &[PanelGroup]| list.iter().fold(0, |sum: u64, group| sum.saturating_add(group.bytes));
     let is_split = totals.len() < rows && parts.len() > totals.len() && sum(&parts) == sum(&totals);
     let (by, mut list) = if is_split { ("process and device", parts) } else { ("process", totals) };
     list.sort_by_key(|group| Reverse(group.bytes));
@@ -96,7 +96,7 @@ enum EventLine<'a> {
     Mark(&'a Mark),
 }
 
-pub(super) fn events(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+pub(super) fn events(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "Newest events", Role::Title);
     // Clocks of several machines differ.
     let is_one_clock = !state.has_groups() || state.is_frozen();

@@ -8,14 +8,14 @@ use crate::canvas::{Canvas, Field};
 use crate::columns::COLUMNS;
 use crate::host::Host;
 use crate::layout::{process_columns, scrolled};
-use crate::state::{Depth, Focus, State};
+use crate::state::{Depth, Focus, TopState};
 use crate::theme::Role;
 
 pub(crate) fn rows(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(2))
 }
 
-pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+pub(super) fn draw(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
     let processes = state.processes();
     let chosen = state.process_row(&processes);
     let chosen_owner = state.chosen_process(&processes).map(crate::state::ProcessRow::owner);
@@ -61,7 +61,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-fn rule(state: &State, canvas: &mut Canvas<'_>, area: Rect, shown: usize, first: usize) {
+fn rule(state: &TopState, canvas: &mut Canvas<'_>, area: Rect, shown: usize, first: usize) {
     let all = state.process_count();
     let count = if all == shown { all.to_string() } else { format!("{shown} of {all}") };
     let mut text = format!("Processes ({count})  sort: {}", COLUMNS[state.settings.sort].name);
@@ -75,7 +75,7 @@ fn rule(state: &State, canvas: &mut Canvas<'_>, area: Rect, shown: usize, first:
     super::hidden_rows(canvas, area, first..first + rows(area), shown);
 }
 
-fn nothing(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+fn nothing(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
     let is_known = |host: &Host| host.shown().is_some_and(|shown| shown.devices.iter().all(|device| device.memory.dram.used.is_ok()));
     let is_certain = state.hosts.iter().all(is_known);
     let text = match () {

@@ -15,15 +15,15 @@ use super::super::panels::key_text;
 use super::{buffer_rows, on, why_unlisted};
 use crate::canvas::{Canvas, Field};
 use crate::layout::scrolled;
-use crate::state::{ListBy, ListSort, State};
+use crate::state::{ListBy, ListSort, TopState};
 use crate::theme::Role;
 
-pub(super) enum Item<'a> {
+pub(super) enum ListItem<'a> {
     Group(BufferGroup),
     Buffer(&'a MappedBuffer),
 }
 
-impl Item<'_> {
+impl ListItem<'_> {
     /// Returns the name of a row. The name of a group is the line, tag, operation or size that its buffers share.
     fn name(&self) -> String {
         match self {
@@ -55,7 +55,7 @@ fn buffer_name(buffer: &MappedBuffer) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
 }
 
-pub(super) fn items<'a>(state: &State, snapshot: &'a Snapshot, device: &Device) -> Vec<Item<'a>> {
+pub(super) fn items<'a>(state: &TopState, snapshot: &'a Snapshot, device: &Device) -> Vec<ListItem<'a>> {
     let list = &state.memory;
     let is_wanted = |buffer: &&MappedBuffer| {
         let entry = &buffer.buffer;
@@ -64,19 +64,21 @@ pub(super) fn items<'a>(state: &State, snapshot: &'a Snapshot, device: &Device) 
             || format!("{} {} {:#x}", buffer.process().pid, entry.kind.name(), entry.address).contains(&list.filter)
     };
     let buffers = || on(snapshot, device).filter(is_wanted);
-    let mut items: Vec<Item<'a>> = match (&list.open, list.by) {
-        (None, ListBy::Line | ListBy::Tag | ListBy::Op | ListBy::Size) => grouped(buffers(), state).into_iter().map(Item::Group).collect(),
-        (Some(open), by) => buffers().filter(|buffer| key_text(&key(buffer, by)) == *open).map(Item::Buffer).collect(),
-        (None, ListBy::Buffer) => buffers().map(Item::Buffer).collect(),
+    let mut items: Vec<ListItem<'a>> = match (&list.open, list.by) {
+        (None, ListBy::Line | ListBy::Tag | ListBy::Op | ListBy::Size) => {
+            grouped(buffers(), state).into_iter().map(ListItem::Group).collect()
+        }
+        (Some(open), by) => buffers().filter(|buffer| key_text(&key(buffer, by)) == *open).map(ListItem::Buffer).collect(),
+        (None, ListBy::Buffer) => buffers().map(ListItem::Buffer).collect(),
     };
     match (list.sort, list.is_reversed) {
         (ListSort::Bytes, false) => items.sort_by_key(|item| Reverse(item.bytes())),
-        (ListSort::Bytes, true) => items.sort_by_key(Item::bytes),
+        (ListSort::Bytes, true) => items.sort_by_key(ListItem::bytes),
         (ListSort::Second, false) => items.sort_by_key(|item| Reverse(item.second())),
-        (ListSort::Second, true) => items.sort_by_key(Item::second),
+        (ListSort::Second, true) => items.sort_by_key(ListItem::second),
         // Build each name once per row, not for each comparison.
         (ListSort::Name, is_reversed) => {
-            items.sort_by_cached_key(Item::name);
+            items.sort_by_cached_key(ListItem::name);
             if is_reversed {
                 items.reverse();
             }
@@ -85,7 +87,7 @@ pub(super) fn items<'a>(state: &State, snapshot: &'a Snapshot, device: &Device) 
     items
 }
 
-fn grouped<'a>(buffers: impl Iterator<Item = &'a MappedBuffer>, state: &State) -> Vec<BufferGroup> {
+fn grouped<'a>(buffers: impl Iterator<Item = &'a MappedBuffer>, state: &TopState) -> Vec<BufferGroup> {
     let entries = buffers.map(|buffer| &buffer.buffer);
     let by = match state.memory.by {
         ListBy::Line => GroupBy::Line,
@@ -112,24 +114,24 @@ fn grouped<'a>(buffers: impl Iterator<Item = &'a MappedBuffer>, state: &State) -
     groups(entries, by, state.memory.mark)
 }
 
-pub(crate) fn names(state: &State) -> Vec<String> {
+pub(crate) fn names(state: &TopState) -> Vec<String> {
     let items = state.shown_device().map(|(snapshot, device)| items(state, snapshot, device));
     items.into_iter().flatten().map(|item| item.name()).collect()
 }
 
 /// Whether any buffer on the selected device has a name for a grouping. Without buffers, every grouping can be chosen.
-pub(crate) fn groups_by(state: &State, by: ListBy) -> bool {
+pub(crate) fn groups_by(state: &TopState, by: ListBy) -> bool {
     let is_named = |buffer: &MappedBuffer| !matches!(key(buffer, by), GroupKey::Line(None) | GroupKey::Text(None));
     let has_key = |snapshot, device| on(snapshot, device).next().is_none() || on(snapshot, device).any(is_named);
     state.shown_device().is_some_and(|(snapshot, device)| has_key(snapshot, device))
 }
 
 /// All details of the buffer in a row of the buffer list; `None` if the row is a group.
-pub(crate) fn buffer_at(state: &State, at: usize) -> Option<Vec<String>> {
+pub(crate) fn buffer_at(state: &TopState, at: usize) -> Option<Vec<String>> {
     let (snapshot, device) = state.shown_device()?;
     match items(state, snapshot, device).get(at)? {
-        Item::Buffer(buffer) => Some(buffer_lines(snapshot, buffer)),
-        Item::Group(_) => None,
+        ListItem::Buffer(buffer) => Some(buffer_lines(snapshot, buffer)),
+        ListItem::Group(_) => None,
     }
 }
 
@@ -143,7 +145,7 @@ fn key(buffer: &MappedBuffer, by: ListBy) -> GroupKey {
     }
 }
 
-pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
+pub(super) fn draw(state: &TopState, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
     let items = items(state, snapshot, device);
     let counted: u64 = Kind::BANKED.into_iter().filter_map(|kind| device.memory.kinds[kind].figure.count.ok()).fold(0, u64::saturating_add);
     let listed = on(snapshot, device).count();
@@ -160,9 +162,9 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
         };
         return super::super::paragraph(canvas, area, 1, text);
     }
-    let is_group = matches!(items.first(), Some(Item::Group(_)));
+    let is_group = matches!(items.first(), Some(ListItem::Group(_)));
     let fields = match items.first() {
-        Some(Item::Group(_)) => fields(area, GROUP_COLUMNS, &["NAME"]),
+        Some(ListItem::Group(_)) => fields(area, GROUP_COLUMNS, &["NAME"]),
         _ if area.width < WIDE_MIN => fields(area, BUFFER_COLUMNS, &["TAG, LINE, OP"]),
         _ => fields(area, BUFFER_COLUMNS, &["TAG, LINE, OPERATION", "TAG, LINE, OP", "TAG"]),
     };
@@ -170,11 +172,11 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     for (index, (title, field)) in fields.iter().enumerate().filter(|(_, (_, field))| field.width > 0) {
         canvas.field(area, *field, 1, &format!("{title}{}", sign(state, canvas, index, is_group)), canvas.style(Role::Heading));
     }
-    let most = items.iter().map(Item::bytes).max().unwrap_or(1).max(1);
+    let most = items.iter().map(ListItem::bytes).max().unwrap_or(1).max(1);
     for (row, (index, item)) in (2..area.height).zip(items.iter().enumerate().skip(first)) {
         let texts = match item {
-            Item::Group(group) => group_texts(group, item.name(), most, canvas),
-            Item::Buffer(buffer) => buffer_texts(snapshot, buffer, item.name()),
+            ListItem::Group(group) => group_texts(group, item.name(), most, canvas),
+            ListItem::Buffer(buffer) => buffer_texts(snapshot, buffer, item.name()),
         };
         for ((_, field), text) in fields.iter().zip(texts).filter(|((_, field), _)| field.width > 0) {
             let role = if text.is_some() { Role::Plain } else { Role::Dim };
@@ -187,7 +189,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     }
 }
 
-fn title(state: &State, shown: usize, listed: usize, counted: u64) -> String {
+fn title(state: &TopState, shown: usize, listed: usize, counted: u64) -> String {
     let list = &state.memory;
     // A recording may have fewer buffers than were counted.
     let is_cut = state.replay.is_some() && counted > listed as u64;
@@ -215,7 +217,7 @@ fn counted_as(count: usize, noun: &str) -> String {
 }
 
 /// Returns the symbol for the heading of the column that the list is sorted by.
-fn sign(state: &State, canvas: &Canvas<'_>, column: usize, is_group: bool) -> &'static str {
+fn sign(state: &TopState, canvas: &Canvas<'_>, column: usize, is_group: bool) -> &'static str {
     let sorted = match (state.memory.sort, is_group) {
         (ListSort::Bytes, _) => 0,
         (ListSort::Second, true) => 2,

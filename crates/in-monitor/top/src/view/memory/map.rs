@@ -8,7 +8,7 @@ use ttmon_print::quantity::{ABSENT, percent, size, size_or_absent};
 use super::super::hidden_rows;
 use crate::canvas::{Canvas, Field};
 use crate::layout::scrolled;
-use crate::state::{MapCursor, State};
+use crate::state::{MapCursor, TopState};
 use crate::theme::Role;
 
 const NAME_COLUMNS: u16 = 20;
@@ -29,7 +29,7 @@ pub(super) fn page(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(1))
 }
 
-pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
+pub(super) fn draw(state: &TopState, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
     let rows = rows(snapshot, device);
     if rows.is_empty() || area.height < 2 {
         return;
