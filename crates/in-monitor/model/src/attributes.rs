@@ -1,9 +1,12 @@
-//! The driver's files: the format of their text, the valid values, and the first driver version that has each file. The [field
-//! table](crate::fields) lists the files. The `source` crate reads every file in the table, and `derive` checks every value.
+//! The driver's files: the format of their text, the valid values, and the first driver version that has each file. `collect` reads every
+//! file in the table, and `derive` checks every value.
+
+mod table;
 
 use std::ops::RangeInclusive;
 
-pub use crate::fields::{ATTRIBUTES, Attr};
+pub use table::{ATTRIBUTES, Attr, FROM_DEVICE, TO_DEVICE};
+
 use crate::missing::{Missing, Reading};
 use crate::product::Arch;
 use crate::units::Version;
@@ -187,36 +190,6 @@ fn parse_link_speed(text: &str) -> Reading<Raw> {
         _ => Err(Missing::Unparsable),
     }
 }
-
-pub(crate) const U32_VALID: RangeInclusive<u64> = 0..=0xFFFF_FFFE;
-pub(crate) const ANY_BUT_ONES: RangeInclusive<u64> = 0..=u64::MAX - 1;
-pub(crate) const CLOCK: RangeInclusive<u64> = 0..=10_000;
-pub(crate) const LANES: RangeInclusive<u64> = 1..=32;
-pub(crate) const GENERATION: RangeInclusive<u64> = 1..=7;
-
-pub(crate) const fn v(major: u32, minor: u32) -> Option<Version> {
-    Some(Version::new(major, minor, 0))
-}
-pub(crate) const KERNEL: [Option<Version>; 3] = [v(0, 0), v(0, 0), v(0, 0)];
-pub(crate) const CLASS_1_28: [Option<Version>; 3] = [v(1, 28), v(1, 32), v(1, 28)];
-pub(crate) const WORMHOLE_GRAYSKULL: [Option<Version>; 3] = [v(1, 28), None, v(1, 28)];
-pub(crate) const HWMON: [Option<Version>; 3] = [v(1, 27), v(1, 32), v(1, 27)];
-pub(crate) const HWMON_MAX: [Option<Version>; 3] = [v(1, 27), v(2, 9), v(1, 27)];
-pub(crate) const COUNTERS: [Option<Version>; 3] = [v(2, 0), v(2, 0), None];
-
-impl Attr {
-    /// Returns the row of this file in the table.
-    pub fn attribute(self) -> &'static Attribute {
-        &ATTRIBUTES[self as usize]
-    }
-}
-
-/// Counters of data sent to the chip: writes by the host, and reads of host memory by the chip.
-pub const TO_DEVICE: &[Attr] =
-    &[Attr::HostPosted0, Attr::HostPosted1, Attr::HostNonposted0, Attr::HostNonposted1, Attr::ChipRead0, Attr::ChipRead1];
-/// Counters of data sent by the chip: its writes to host memory, and reads by the host.
-pub const FROM_DEVICE: &[Attr] =
-    &[Attr::HostRead0, Attr::HostRead1, Attr::ChipPosted0, Attr::ChipPosted1, Attr::ChipNonposted0, Attr::ChipNonposted1];
 
 /// The readings of all files of one device.
 #[derive(Clone, Debug, PartialEq)]

@@ -324,7 +324,8 @@ mod tests {
         let fragmented = refusal(Refused::OutOfMemory);
         assert_eq!(
             fragmented.words("device 0"),
-            "asked 32.0MB L1 on device 0 (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: would fit if not fragmented"
+            "asked 32.0MB L1 on device 0 (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: \
+             would fit if not fragmented"
         );
         assert_eq!(fragmented.fits_without_fragmentation(), Some(true));
         let full = Refusal { free_per_bank: 12 << 10, largest_free_per_bank: 12 << 10, ..refusal(Refused::OutOfMemory) };
@@ -340,7 +341,8 @@ mod tests {
         let clash = |message: &str| Refusal { message: message.to_owned(), ..refusal(Refused::Clash) }.words("device 0");
         assert_eq!(
             clash(
-                "Statically allocated circular buffers in program 0 clash with L1 buffers on core range [0-0 - 7-7]. L1 buffer allocated at 114688 and static circular buffer region ends at 118112\nbacktrace"
+                "Statically allocated circular buffers in program 0 clash with L1 buffers on core range [0-0 - 7-7]. \
+                 L1 buffer allocated at 114688 and static circular buffer region ends at 118112\nbacktrace"
             ),
             "circular buffers of a program reach 3424 bytes into the L1 buffer at 0x1c000 on device 0: they end at 0x1cd60"
         );

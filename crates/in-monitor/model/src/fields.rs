@@ -4,19 +4,17 @@
 mod device;
 mod memory;
 mod process;
-mod table;
 mod value;
 
-pub(crate) use device::Files;
-pub use device::{ATTRIBUTES, Attr, DEVICE, Device};
+pub use device::{DEVICE, Device};
 pub use memory::{ALLOCATOR_BANKS, ALLOCATOR_KIND, DEVICE_KIND, PROCESS_KIND};
 pub use process::{PROCESS, Process};
-pub(crate) use value::{FromFile, hex16};
+pub(crate) use value::hex16;
 pub use value::{Member, Typed, Value};
 
 use std::ops::Deref;
 
-use crate::attributes::ReadInterval;
+use crate::attributes::{ATTRIBUTES, Attr, ReadInterval};
 use crate::memory::{Kind, KindMemory};
 use crate::missing::{Missing, Reading};
 use crate::units::Unit;
@@ -110,7 +108,7 @@ impl Chart {
         Self { order, name, limit: None, critical: None, unless: None, part: None }
     }
 
-    const fn of(mut self, limit: &'static str) -> Self {
+    const fn limit(mut self, limit: &'static str) -> Self {
         self.limit = Some(limit);
         self
     }
@@ -194,34 +192,54 @@ impl<T> Deref for Field<T> {
     }
 }
 
+/// Begins the row of a member. The name of the row is that of the member, or the text after `=`.
+macro_rules! field {
+    ($item:ident.$first:ident$(.$rest:ident)*, $($shown:expr),+) => {
+        field!($item.$first$(.$rest)* = concat!(stringify!($first) $(, ".", stringify!($rest))*), $($shown),+)
+    };
+    ($item:ident.$($path:ident).+ = $name:expr, $($shown:expr),+) => {
+        Field::<$item>::new($name, $($shown),+, |item| Member::get(&item.$($path).+), |item, value| {
+            Member::set(&mut item.$($path).+, value)
+        })
+    };
+}
+use field;
+
 impl<T> Field<T> {
     const fn new(
         name: &'static str,
         title: &'static str,
         section: Section,
         unit: Unit,
-        help: &'static str,
         get: fn(&T) -> Reading<Value>,
         set: fn(&mut T, Reading<Value>),
     ) -> Self {
-        let (source, is_fixed) = (FieldSource::Computed(None), matches!(section, Section::Identity));
-        let samples = Samples::One;
         let info = FieldInfo {
             name,
             title,
             section,
             unit,
-            samples,
-            source,
+            samples: Samples::One,
+            source: FieldSource::Computed(None),
             metric: None,
             is_kept: false,
             charts: &[],
             short: None,
-            is_fixed,
+            is_fixed: matches!(section, Section::Identity),
             is_deep: false,
-            help,
+            help: "",
         };
         Self { info, get, set }
+    }
+
+    /// Begins the row of a value that is computed from members, and never stored.
+    const fn computed(name: &'static str, title: &'static str, section: Section, unit: Unit, get: fn(&T) -> Reading<Value>) -> Self {
+        Self::new(name, title, section, unit, get, |_, _| {})
+    }
+
+    const fn help(mut self, help: &'static str) -> Self {
+        self.info.help = help;
+        self
     }
 
     const fn file(mut self, attr: Attr) -> Self {
@@ -260,21 +278,16 @@ impl<T> Field<T> {
         self
     }
 
-    /// Removes the metric from `--metrics lean`.
-    const fn full_only(mut self) -> Self {
-        if let Some(metric) = &mut self.info.metric {
-            metric.is_lean = false;
-        }
+    /// A metric that `--metrics lean` leaves out.
+    const fn full_metric(mut self, name: &'static str) -> Self {
+        self.info.metric = Some(Metric { name, kind: MetricKind::Gauge, is_lean: false });
         self
     }
 
-    const fn kept(mut self) -> Self {
+    /// The service stores the history of the value, under this short title.
+    const fn kept(mut self, short: &'static str) -> Self {
         self.info.is_kept = true;
-        self
-    }
-
-    const fn short(mut self, heading: &'static str) -> Self {
-        self.info.short = Some(heading);
+        self.info.short = Some(short);
         self
     }
 
@@ -391,6 +404,24 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A struct prints each member on a line of its own.
+    fn members(item: &impl std::fmt::Debug) -> Vec<String> {
+        let text = format!("{item:#?}");
+        let at_top = text.lines().filter_map(|line| line.strip_prefix("    ").filter(|line| line.starts_with(|first: char| first != ' ')));
+        at_top.filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect()
+    }
+
+    #[test]
+    fn every_member_has_a_row() {
+        let (device, process) = (members(&Device::absent()), members(&Process::absent()));
+        assert!(device.len() > 60 && process.len() > 20, "{device:?} {process:?}");
+        let without = |members: Vec<String>, names: Vec<&str>| -> Vec<String> {
+            members.into_iter().filter(|member| !names.contains(&member.as_str())).collect()
+        };
+        assert_eq!(without(device, DEVICE.iter().map(|field| field.name).collect()), ["memory"]);
+        assert_eq!(without(process, PROCESS.iter().map(|field| field.name).collect()), ["key", "devices", "unmapped"]);
+    }
 
     fn check<T>(table: &[Field<T>]) {
         for (index, field) in table.iter().enumerate() {

@@ -168,7 +168,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bdf_never_panics_and_round_trips(text in "\\PC{0,24}", domain in 0u32..0x1_0000, bus: u8, device in 0u8..32, function in 0u8..8) {
+        fn bdf_never_panics_and_round_trips(
+            text in "\\PC{0,24}", domain in 0u32..0x1_0000, bus: u8, device in 0u8..32, function in 0u8..8,
+        ) {
             let _ = text.parse::<Bdf>();
             let bdf = Bdf { domain, bus, device, function };
             prop_assert_eq!(bdf.to_string().parse::<Bdf>(), Ok(bdf));

@@ -84,7 +84,19 @@ pub struct ScanLimit {
     pub why: &'static str,
 }
 
+const fn limit(noun: &'static str, total: u64) -> ScanLimit {
+    ScanLimit { noun, total, effect: "", why: "" }
+}
+
 impl ScanLimit {
+    const fn effect(self, effect: &'static str) -> Self {
+        Self { effect, ..self }
+    }
+
+    const fn why(self, why: &'static str) -> Self {
+        Self { why, ..self }
+    }
+
     /// Returns the problem for `count` items that were not read. `user` is a uid and its name, or `None` for files that several users can
     /// write. A trusted user is limited only by the total. The share of every other user is divided into `parts` parts.
     pub fn problem(&self, user: Option<(u32, Option<&str>)>, is_trusted: bool, parts: u64, count: u64) -> Problem {
@@ -119,26 +131,30 @@ pub const SCAN_UNNAMED: u64 = 8;
 /// One answer of a service may use one part in this many of the user's share, because several answers exist at once.
 pub const ANSWER_PARTS: u64 = 4;
 
-/// The limits, in the order of the resources in `source/src/budget.rs`.
-#[rustfmt::skip] // one row per line
+/// The limits, in the order of the resources in `collect/src/budget.rs`.
 pub const SCAN_LIMITS: [ScanLimit; 11] = [
-    ScanLimit { noun: "processes", total: 16_384, effect: "processes were not examined", why: "each takes about 5 KB and 50 microseconds" },
-    ScanLimit { noun: "descriptors", total: 262_144, effect: "processes were not examined", why: "each is a link to read: 3 microseconds" },
-    ScanLimit { noun: "bytes of mappings", total: 268_435_456, effect: "processes were not examined", why: "the kernel writes 150 MB a second" },
-    ScanLimit { noun: "files of statistics", total: 1_024, effect: "files were not read", why: "each is read with every scan; the largest machines have a hundred" },
-    ScanLimit { noun: "pids in statistics", total: 32_768, effect: "pids were not looked up", why: "each is four files that may not exist" },
-    ScanLimit { noun: "ledgers", total: 4_096, effect: "ledgers were not opened", why: "each is a descriptor of ours" },
-    ScanLimit { noun: "allocators", total: 8_192, effect: "ledgers were not read", why: "each takes about 5 KB, and they are read with every scan" },
-    ScanLimit { noun: "buffers", total: DOCUMENT_ENTRIES_MAX as u64, effect: "ledgers have no list of buffers", why: "each takes about 300 bytes" },
-    ScanLimit { noun: "circular buffers", total: 262_144, effect: "ledgers have no list of circular buffers", why: "each takes about 300 bytes, and they are read with every scan" },
-    ScanLimit { noun: "bytes of names", total: 67_108_864, effect: "directories of containers were not listed", why: "each mount namespace may have a /dev/shm of its own" },
-    ScanLimit { noun: "chips of allocators", total: 32_768, effect: "ledgers were not read", why: "each takes about 2 KB, and they are read with every scan" },
+    limit("processes", 16_384).effect("processes were not examined").why("each takes about 5 KB and 50 microseconds"),
+    limit("descriptors", 262_144).effect("processes were not examined").why("each is a link to read: 3 microseconds"),
+    limit("bytes of mappings", 268_435_456).effect("processes were not examined").why("the kernel writes 150 MB a second"),
+    limit("files of statistics", 1_024)
+        .effect("files were not read")
+        .why("each is read with every scan; the largest machines have a hundred"),
+    limit("pids in statistics", 32_768).effect("pids were not looked up").why("each is four files that may not exist"),
+    limit("ledgers", 4_096).effect("ledgers were not opened").why("each is a descriptor of ours"),
+    limit("allocators", 8_192).effect("ledgers were not read").why("each takes about 5 KB, and they are read with every scan"),
+    limit("buffers", DOCUMENT_ENTRIES_MAX as u64).effect("ledgers have no list of buffers").why("each takes about 300 bytes"),
+    limit("circular buffers", 262_144)
+        .effect("ledgers have no list of circular buffers")
+        .why("each takes about 300 bytes, and they are read with every scan"),
+    limit("bytes of names", 67_108_864)
+        .effect("directories of containers were not listed")
+        .why("each mount namespace may have a /dev/shm of its own"),
+    limit("chips of allocators", 32_768).effect("ledgers were not read").why("each takes about 2 KB, and they are read with every scan"),
 ];
 
 /// The limit on the cost of deriving one snapshot.
-#[rustfmt::skip] // like the rows above
 pub const DERIVE_LIMIT: ScanLimit =
-    ScanLimit { noun: "derive steps", total: 16_777_216, effect: "figures were not computed", why: "each takes about 2 nanoseconds of the sampler" };
+    limit("derive steps", 16_777_216).effect("figures were not computed").why("each takes about 2 nanoseconds of the sampler");
 
 /// Maximum number of stored names of pods and containers.
 pub const WORKLOAD_NAMES_MAX: usize = 1024;

@@ -147,7 +147,8 @@ mod tests {
             facts in prop::collection::vec((0..20_u64, 0..20_u64, 0..4_u8), 0..60),
             most in 0..70_usize,
         ) {
-            let allocator = Arc::new(BufferAllocator { id: "1.0.0".to_owned(), process: ProcessKey { pid: 1, start_ticks: 2 }, devices: Vec::new() });
+            let process = ProcessKey { pid: 1, start_ticks: 2 };
+            let allocator = Arc::new(BufferAllocator { id: "1.0.0".to_owned(), process, devices: Vec::new() });
             let buffers: Vec<Buffer> = (0..).zip(facts).map(|(number, facts)| buffer(number, facts)).collect();
             for order in ORDERS {
                 let of = |buffer: Buffer| MappedBuffer { allocator: Arc::clone(&allocator), buffer };

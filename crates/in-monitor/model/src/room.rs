@@ -175,7 +175,8 @@ mod tests {
                 next += gap + bytes;
             }
             let bank = next + 3;
-            let cost = |start: u64| live.iter().filter(|one| one.start < start + wanted && one.start + one.bytes > start).map(|one| one.bytes).sum::<u64>();
+            let overlaps = |one: &&Occupied, start: u64| one.start < start + wanted && one.start + one.bytes > start;
+            let cost = |start: u64| live.iter().filter(|one| overlaps(one, start)).map(|one| one.bytes).sum::<u64>();
             let least = (0..=bank.saturating_sub(wanted)).filter(|_| wanted <= bank).map(cost).min();
             prop_assert_eq!(cheapest_window(live.clone(), bank, wanted).map(|window| window.bytes), least);
         }

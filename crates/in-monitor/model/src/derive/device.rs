@@ -3,7 +3,7 @@
 use super::deep;
 use super::device_rows::DeviceRow;
 use crate::attributes::{ATTRIBUTES, Attr, Attributes, FROM_DEVICE, ReadInterval, TO_DEVICE};
-use crate::fields::{Files, FromFile, hex16};
+use crate::fields::{DEVICE, FieldSource, Value, hex16};
 use crate::limits::{HEARTBEAT_WINDOW_MIN, NONSENSE_READINGS_MIN};
 use crate::missing::{Missing, Reading};
 use crate::sample::{Beat, Counted, DeviceSample, Problem};
@@ -22,7 +22,12 @@ pub(super) fn local(sample: &DeviceSample, row: &DeviceRow<'_>, problems: &mut V
     }
     let values = Values { attributes: &sample.attributes, row, state, is_nonsense };
     let mut device = identified(row);
-    device.read_files(&values);
+    for field in DEVICE {
+        if let FieldSource::File(attr) = field.source {
+            let reading = values.checked(attr, values.attributes.in_bounds(attr));
+            (field.set)(&mut device, reading.and_then(|raw| Value::of_file(raw, attr.attribute().format, field.unit)));
+        }
+    }
     (device.bdf, device.state) = (sample.bdf, state);
     device.heartbeat_alive = heartbeat_alive(&device, sample.beat);
     device.pcie_to_device_words_per_s = words_per_second(&values, sample.counted.as_ref(), TO_DEVICE);
@@ -30,7 +35,7 @@ pub(super) fn local(sample: &DeviceSample, row: &DeviceRow<'_>, problems: &mut V
     device.pcie_to_device_bytes_per_s = bytes_per_second(row, device.pcie_to_device_words_per_s);
     device.pcie_from_device_bytes_per_s = bytes_per_second(row, device.pcie_from_device_words_per_s);
     deep::take(&mut device, &sample.deep);
-    let slot_width_max = values.read(Attr::BridgeWidthMax);
+    let slot_width_max = values.number(Attr::BridgeWidthMax);
     (device, slot_width_max)
 }
 
@@ -102,7 +107,8 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    fn settle<T>(&self, attr: Attr, reading: Reading<T>) -> Reading<T> {
+    /// Returns a reading, or the better reason.
+    fn checked<T>(&self, attr: Attr, reading: Reading<T>) -> Reading<T> {
         let attribute = attr.attribute();
         let is_from_firmware = attribute.is_from_firmware();
         if self.is_nonsense && attribute.interval == ReadInterval::Dynamic && is_from_firmware {
@@ -116,11 +122,9 @@ impl Values<'_> {
             other => other,
         }
     }
-}
 
-impl Files for Values<'_> {
-    fn read<T: FromFile>(&self, attr: Attr) -> Reading<T> {
-        self.settle(attr, self.attributes.in_bounds(attr)).and_then(T::from_file)
+    fn number(&self, attr: Attr) -> Reading<u64> {
+        self.checked(attr, self.attributes.number(attr))
     }
 }
 
@@ -152,7 +156,7 @@ fn words_per_second(values: &Values<'_>, counted: Option<&Counted>, counters: &[
     }
     let mut now: Vec<(Attr, u64)> = Vec::with_capacity(counters.len());
     for attr in counters {
-        match values.read(*attr) {
+        match values.number(*attr) {
             Ok(value) => now.push((*attr, value)),
             // The driver has fewer counters.
             Err(Missing::NotExposed) => {}

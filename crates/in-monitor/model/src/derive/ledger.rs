@@ -204,7 +204,8 @@ pub(super) fn attribute(
                 let (allocators, buffers, circulars) = (tracked.allocators.len(), tracked.buffers.len(), tracked.circulars.len());
                 let launches = launches(found.owner, ledger, sample, previous, place);
                 let user = user_of(sample, found.owner.pid);
-                let (content, overlaps) = take(found.owner, ledger, launches, rows, ids, Work::of(ledger, user, steps), &mut tracked);
+                let (content, overlaps) =
+                    attribute_ledger(found.owner, ledger, launches, rows, ids, Work::of(ledger, user, steps), &mut tracked);
                 for problem in overlaps {
                     problems.push_of(user, "buffers that overlap", problem);
                 }
@@ -259,7 +260,7 @@ fn report_flaws(sample: &Sample, owner: ProcessKey, ledger: &Ledger, problems: &
 }
 
 /// Returns the memory of a process and the problems of buffers that overlap.
-fn take(
+fn attribute_ledger(
     owner: ProcessKey,
     ledger: &Ledger,
     launches: Launches,
@@ -298,36 +299,8 @@ fn take(
                 process.metal_ids.insert((*target, metal_id.into()));
             }
         }
-        let mut kinds = allocator::kinds(ledger, index, &lists, &mut work);
-        let mut others: Vec<(BufferKind, AllocatorKind)> = [BufferKind::Host, BufferKind::Other]
-            .into_iter()
-            .filter_map(|kind| Some((kind, of_row(row_of_kind(allocator, kind)?))))
-            .collect();
-        if ledger.writer == LedgerWriter::Service {
-            let all = Kind::ALL.into_iter();
-            all.for_each(|kind| kinds[kind].iter_mut().for_each(|item| item.figure.source = Ok(Source::Server)));
-            others.iter_mut().for_each(|(_, item)| item.figure.source = Ok(Source::Server));
-        }
-        let unmapped = targets.iter().filter_map(|target| match target {
-            Target::Unmapped(id) => Some(*id),
-            Target::Row(_) => None,
-        });
-        tracked.allocators.push(Allocator {
-            id: format!("{}.{}.{}", owner.pid, allocator.slot, allocator.generation),
-            process: owner,
-            slot: allocator.slot,
-            is_open: allocator.is_open(),
-            mesh: allocator.mesh,
-            devices: targets.iter().filter_map(|target| device_of(*target, rows)).collect(),
-            unmapped: unmapped.collect(),
-            // An allocator that the program reports itself has no coverage.
-            coverage: if allocator.origin == LedgerWriter::Hook { Ok(ledger.coverage.clone()) } else { Err(Missing::NoSource) },
-            self_check: allocator.self_check,
-            kinds,
-            others,
-            buffers_left_out: allocator.buffers_left_out,
-            refused: allocator.refused(),
-        });
+        let kinds = allocator::kinds(ledger, index, &lists, &mut work);
+        tracked.allocators.push(mapped_allocator(owner, ledger, allocator, kinds, targets, rows));
     }
     let first = tracked.allocators.len() - ledger.allocators.len();
     places::add_buffers(&mut process, ledger, &targets, &tracked.allocators[first..]);
@@ -336,16 +309,56 @@ fn take(
         problems.extend(overlaps.iter().map(|(target, bytes)| overlap_problem(owner, *target, *bytes, rows)));
         overlaps.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes))
     });
+    add_circulars(owner, ledger, &targets, rows, &mut tracked.circulars);
+    let Tracked { allocators, buffers, .. } = tracked;
+    add_buffers(ledger, &allocators[first..], buffers);
+    (process, problems)
+}
+
+fn mapped_allocator(
+    owner: ProcessKey,
+    ledger: &Ledger,
+    allocator: &LedgerAllocator,
+    mut kinds: PerKind<Option<AllocatorKind>>,
+    targets: &[Target],
+    rows: &[DeviceRow<'_>],
+) -> Allocator {
+    let mut others: Vec<(BufferKind, AllocatorKind)> =
+        [BufferKind::Host, BufferKind::Other].into_iter().filter_map(|kind| Some((kind, of_row(row_of_kind(allocator, kind)?)))).collect();
+    if ledger.writer == LedgerWriter::Service {
+        Kind::ALL.into_iter().for_each(|kind| kinds[kind].iter_mut().for_each(|item| item.figure.source = Ok(Source::Server)));
+        others.iter_mut().for_each(|(_, item)| item.figure.source = Ok(Source::Server));
+    }
+    let unmapped = targets.iter().filter_map(|target| match target {
+        Target::Unmapped(id) => Some(*id),
+        Target::Row(_) => None,
+    });
+    Allocator {
+        id: format!("{}.{}.{}", owner.pid, allocator.slot, allocator.generation),
+        process: owner,
+        slot: allocator.slot,
+        is_open: allocator.is_open(),
+        mesh: allocator.mesh,
+        devices: targets.iter().filter_map(|target| device_of(*target, rows)).collect(),
+        unmapped: unmapped.collect(),
+        // An allocator that the program reports itself has no coverage.
+        coverage: if allocator.origin == LedgerWriter::Hook { Ok(ledger.coverage.clone()) } else { Err(Missing::NoSource) },
+        self_check: allocator.self_check,
+        kinds,
+        others,
+        buffers_left_out: allocator.buffers_left_out,
+        refused: allocator.refused(),
+    }
+}
+
+fn add_circulars(owner: ProcessKey, ledger: &Ledger, targets: &[Vec<Target>], rows: &[DeviceRow<'_>], circulars: &mut Vec<Circular>) {
     for entry in ledger.circulars.iter().take(CIRCULARS_MAX) {
         let chips = targets.get(entry.allocator).map_or(&[][..], Vec::as_slice);
         let here = |chip: &usize| entry.chip.is_none_or(|at| at == *chip);
         let devices = (0..chips.len()).filter(here).filter_map(|chip| device_of(chips[chip], rows)).collect();
         let slot = ledger.allocators.get(entry.allocator).map_or(0, |allocator| allocator.slot);
-        tracked.circulars.push(Circular { process: owner, slot, devices, entry: *entry });
+        circulars.push(Circular { process: owner, slot, devices, entry: *entry });
     }
-    let Tracked { allocators, buffers, .. } = tracked;
-    add_buffers(ledger, &allocators[first..], buffers);
-    (process, problems)
 }
 
 /// Adds the buffers of a ledger. `allocators` are the allocators of that ledger.

@@ -62,9 +62,9 @@ fn add(sum: &mut Option<Figure>, new: &Figure, shared: Option<LedgerSharedPeak>)
 
 /// Adds the circular buffers of programs on each chip, over all allocators. Those of a closed allocator are gone.
 pub(super) fn add_programs(process: &mut ProcessMemory, ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, work: &mut Work<'_>) {
-    let looks = |allocator: &LedgerAllocator| allocator.origin == LedgerWriter::Hook && reports_programs(ledger, allocator);
+    let is_counted = |allocator: &LedgerAllocator| allocator.origin == LedgerWriter::Hook && reports_programs(ledger, allocator);
     let mut here: BTreeMap<Target, Vec<(usize, usize)>> = BTreeMap::new();
-    for (index, chips) in targets.iter().enumerate().filter(|(index, _)| looks(&ledger.allocators[*index])) {
+    for (index, chips) in targets.iter().enumerate().filter(|(index, _)| is_counted(&ledger.allocators[*index])) {
         for (chip, target) in chips.iter().enumerate() {
             here.entry(*target).or_default().push((index, chip));
         }

@@ -1,12 +1,12 @@
 //! Conversions of the table's members: to and from values, and from a file of the driver.
 
-use crate::attributes::Raw;
+use crate::attributes::{Format, Raw};
 use crate::identity::{Bdf, ChipPosition, DeviceId, UniqueId};
 use crate::memory::Source;
 use crate::missing::{Missing, Reading};
 use crate::product::Arch;
 use crate::snapshot::{Health, Location, State, Status};
-use crate::units::{Amperes, BytesPerSecond, Celsius, Megahertz, Rpm, UnixTime, Volts, Watts, WordsPerSecond};
+use crate::units::{Amperes, BytesPerSecond, Celsius, Megahertz, Rpm, Unit, UnixTime, Volts, Watts, WordsPerSecond};
 
 /// A value that every output can print.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,22 @@ pub enum Value {
 }
 
 impl Value {
+    /// Converts what a file has. The kernel's hwmon files have thousandths, and millionths of a watt.
+    pub(crate) fn of_file(raw: &Raw, format: Format, unit: Unit) -> Reading<Self> {
+        let number = match raw {
+            Raw::Text(text) => return Ok(Self::Text(text.to_string())),
+            Raw::Number(id) if format == Format::Hex64 => return Ok(Self::Text(hex16(*id))),
+            Raw::Number(number) => *number,
+        };
+        match unit {
+            Unit::Celsius | Unit::Volts | Unit::Amperes => Ok(Self::Float(number as f64 / 1e3)),
+            Unit::Watts => Ok(Self::Float(number as f64 / 1e6)),
+            // Firmware without fan control reports 0, and newer firmware reports 65535 or more.
+            Unit::Rpm if !(1..65_535).contains(&number) => Err(Missing::NoSource),
+            _ => Ok(Self::Integer(number)),
+        }
+    }
+
     /// Returns the value as a number, for charts, history and metrics. Returns `None` for texts, lists and times.
     pub fn number(&self) -> Option<f64> {
         match self {
@@ -45,12 +61,6 @@ pub trait Typed: Sized {
     fn to_value(&self) -> Value;
     /// Converts the result of [`Typed::to_value`] or a value of a document. Returns `None` for anything else.
     fn from_value(value: Value) -> Option<Self>;
-}
-
-/// A type that a file of the driver may have.
-pub(crate) trait FromFile: Sized {
-    /// Converts a number or a text that the file's row allows.
-    fn from_file(raw: &Raw) -> Reading<Self>;
 }
 
 /// A member of a struct that has a row.
@@ -122,7 +132,8 @@ plain! {
     bool: |truth| Value::Bool(*truth), Value::Bool(truth) => Some(truth);
     String: |text| Value::Text(text.clone()), Value::Text(text) => Some(text);
     Vec<String>: |texts| Value::List(texts.clone()), Value::List(texts) => Some(texts);
-    Vec<f64>: |numbers| Value::Numbers(numbers.clone()), Value::Numbers(numbers) => Some(numbers), Value::List(texts) => texts.is_empty().then(Vec::new);
+    Vec<f64>: |numbers| Value::Numbers(numbers.clone()),
+        Value::Numbers(numbers) => Some(numbers), Value::List(texts) => texts.is_empty().then(Vec::new);
     UnixTime: |time| Value::Time(*time), Value::Time(time) => Some(time), Value::Text(text) => UnixTime::parse_rfc3339(&text);
     DeviceId: |id| Value::Integer(u64::from(id.0)), Value::Integer(number) => u32::try_from(number).ok().map(DeviceId);
 }
@@ -145,60 +156,28 @@ macro_rules! quantities {
 quantities! { Celsius Watts Volts Amperes Megahertz Rpm BytesPerSecond WordsPerSecond }
 
 plain! {
-    Arch: |arch| Value::Text(arch.name().to_owned()), Value::Text(text) => Arch::from_name(&text);
     Bdf: |bdf| Value::Text(bdf.to_string()), Value::Text(text) => text.parse().ok();
-    ChipPosition: |chip| Value::Text(chip.name().to_owned()), Value::Text(text) => ChipPosition::from_name(&text);
-    Health: |health| Value::Text(health.name().to_owned()), Value::Text(text) => Health::from_name(&text);
-    Location: |location| Value::Text(location.name().to_owned()), Value::Text(text) => Location::from_name(&text);
-    Source: |source| Value::Text(source.name().to_owned()), Value::Text(text) => Source::from_name(&text);
-    State: |state| Value::Text(state.name().to_owned()), Value::Text(text) => State::from_name(&text);
-    Status: |status| Value::Text(status.name().to_owned()), Value::Text(text) => Status::from_name(&text);
     UniqueId: |id| Value::Text(id.to_string()), Value::Text(text) => text.parse().ok().map(UniqueId);
 }
 
-impl FromFile for u64 {
-    fn from_file(raw: &Raw) -> Reading<Self> {
-        raw.number().ok_or(Missing::Unparsable)
-    }
-}
+/// Implements [`Typed`] for enums with names.
+macro_rules! names {
+    ($($type:ident)*) => {$(
+        impl Typed for $type {
+            fn to_value(&self) -> Value {
+                Value::Text(self.name().to_owned())
+            }
 
-/// Converts texts, and ids in the format of the driver.
-impl FromFile for String {
-    fn from_file(raw: &Raw) -> Reading<Self> {
-        Ok(match raw {
-            Raw::Text(text) => text.to_string(),
-            Raw::Number(id) => hex16(*id),
-        })
-    }
-}
-
-/// Formats an id like the driver.
-pub(crate) fn hex16(id: u64) -> String {
-    format!("{id:016X}")
-}
-
-/// Converts the units of the kernel's hwmon files: thousandths, and millionths of a watt.
-macro_rules! sensors {
-    ($($type:ident / $unit:literal)*) => {$(
-        impl FromFile for $type {
-            fn from_file(raw: &Raw) -> Reading<Self> {
-                u64::from_file(raw).map(|number| Self(number as f64 / $unit))
+            fn from_value(value: Value) -> Option<Self> {
+                if let Value::Text(text) = value { Self::from_name(&text) } else { None }
             }
         }
     )*};
 }
 
-sensors! { Celsius / 1e3 Watts / 1e6 Volts / 1e3 Amperes / 1e3 }
+names! { Arch ChipPosition Health Location Source State Status }
 
-impl FromFile for Megahertz {
-    fn from_file(raw: &Raw) -> Reading<Self> {
-        u64::from_file(raw).map(Self)
-    }
-}
-
-/// Firmware without fan control reports 0, and newer firmware reports 65535 or more.
-impl FromFile for Rpm {
-    fn from_file(raw: &Raw) -> Reading<Self> {
-        u64::from_file(raw).and_then(|rpm| if (1..65_535).contains(&rpm) { Ok(Self(rpm)) } else { Err(Missing::NoSource) })
-    }
+/// Formats an id like the driver.
+pub(crate) fn hex16(id: u64) -> String {
+    format!("{id:016X}")
 }
