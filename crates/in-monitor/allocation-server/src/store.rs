@@ -17,10 +17,10 @@ use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{ClockChoice, Config, Hosted, Owner, VisibleDevicesVariable};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
+use ttmon_os::bound_socket::of_pid;
 use ttmon_os::locks;
 
 use crate::limits::{MEMORY_BYTES_OF_USER_MAX, STATE_PART_OF_USER};
-use crate::listen::of_pid;
 use crate::owner::ProcessView;
 use crate::peer::{self, HeldProcess};
 

@@ -13,7 +13,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,12 +22,11 @@ use std::thread;
 
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketAddrUnix, sockopt};
 
 use ttmon_ledger::handover::{MAGIC, MESSAGE_BYTES};
 use ttmon_ledger_reader::Region;
+use ttmon_os::{BindError, BoundSocket};
 
 /// Messages with descriptors of other file systems that are still being closed. At this number nothing more is received.
 const STUCK_MAX: usize = 4;
@@ -50,10 +49,10 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// A socket that receives ledgers.
 #[derive(Debug)]
 pub struct Receiver {
-    socket: OwnedFd,
     path: PathBuf,
-    /// Device and inode of the socket. `drop` removes the socket only if they still match.
-    identity: (u64, u64),
+    /// The path, if this process created it and must remove it.
+    bound: Option<BoundSocket>,
+    socket: OwnedFd,
     refused: u64,
     stuck: Arc<AtomicUsize>,
 }
@@ -85,21 +84,13 @@ pub struct Sender {
 impl Receiver {
     /// Binds a socket at `path` with the permissions `mode`. An existing socket without a listener is replaced.
     pub fn bind(path: &Path, mode: u32) -> io::Result<Self> {
-        let socket = open()?;
-        let address = SocketAddrUnix::new(path)?;
-        match rustix::net::bind(&socket, &address) {
-            Err(Errno::ADDRINUSE) if is_abandoned(path, &address)? => {
-                fs::remove_file(path)?;
-                rustix::net::bind(&socket, &address)?;
-            }
-            result => result?,
-        }
-        let metadata = fs::symlink_metadata(path)?;
-        let identity = (metadata.dev(), metadata.ino());
-        let receiver = Self { socket, path: path.to_owned(), identity, refused: 0, stuck: Arc::default() };
-        fs::set_permissions(path, Permissions::from_mode(mode))?;
-        ask_for_sender(&receiver)?;
-        Ok(receiver)
+        let bound = BoundSocket::datagram(path, mode).map_err(|error| match error {
+            BindError::Io(_, error) => error,
+            _ => Errno::ADDRINUSE.into(),
+        });
+        let (socket, bound) = bound?;
+        ask_for_sender(&socket)?;
+        Ok(Self { path: path.to_owned(), bound: Some(bound), socket: socket.into(), refused: 0, stuck: Arc::default() })
     }
 
     /// Renames the socket to `path` and sets its permissions to `mode`. Every user can read the original name in /proc/net/unix, but not
@@ -107,8 +98,10 @@ impl Receiver {
     pub fn hide(&mut self, path: &Path, mode: u32) -> io::Result<()> {
         // Fails if the path is too long for a socket address: no sender could connect to it.
         SocketAddrUnix::new(path)?;
-        fs::rename(&self.path, path)?;
-        path.clone_into(&mut self.path);
+        if let Some(bound) = &mut self.bound {
+            bound.rename(path)?;
+            path.clone_into(&mut self.path);
+        }
         fs::set_permissions(path, Permissions::from_mode(mode))
     }
 
@@ -118,8 +111,7 @@ impl Receiver {
         let path = socket.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
         socket.set_nonblocking(true)?;
         ask_for_sender(&socket)?;
-        // No file has the identity (0, 0).
-        Ok(Self { socket: socket.into(), path, identity: (0, 0), refused: 0, stuck: Arc::default() })
+        Ok(Self { path, bound: None, socket: socket.into(), refused: 0, stuck: Arc::default() })
     }
 
     /// The path of the socket.
@@ -213,27 +205,7 @@ impl Drop for Receiver {
                 break;
             }
         }
-        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity) {
-            // A socket that stays is replaced at the next start.
-            let _ = fs::remove_file(&self.path);
-        }
     }
-}
-
-fn open() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?)
-}
-
-/// Whether the path is a socket without a listener.
-fn is_abandoned(path: &Path, address: &SocketAddrUnix) -> io::Result<bool> {
-    let is_socket = fs::symlink_metadata(path)?.file_type().is_socket();
-    Ok(is_socket && rustix::net::connect(&open()?, address) == Err(Errno::CONNREFUSED))
-}
-
-/// Removes a socket without a listener, as a killed receiver leaves it. Returns false if there was no such socket.
-pub fn remove_abandoned(path: &Path) -> bool {
-    SocketAddrUnix::new(path).is_ok_and(|address| is_abandoned(path, &address).unwrap_or(false)) && fs::remove_file(path).is_ok()
 }
 
 fn ask_for_sender(socket: impl AsFd) -> io::Result<()> {

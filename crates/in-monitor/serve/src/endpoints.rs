@@ -1,18 +1,15 @@
 //! The sockets of the service: a Unix socket, and a TCP port. The TCP port is only on loopback, unless another address is given and
 //! permitted.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use ttmon_os::locks;
-use ttmon_os::refuse_descriptors;
+use ttmon_os::{BindError, BoundSocket, refuse_descriptors};
 
 use crate::StartError;
 
@@ -25,67 +22,30 @@ pub(crate) struct UnixEndpoint {
     /// Whether clients cannot send descriptors. Closing a received descriptor may take as long as its sender wants.
     pub(crate) refuses_descriptors: bool,
     /// The path of the socket, if this process created it and must remove it.
-    name: Option<Name>,
-}
-
-/// The path of a socket. A lock file beside it shows whether its service is alive.
-#[derive(Debug)]
-struct Name {
-    path: PathBuf,
-    identity: (u64, u64),
-    _lock: File,
+    _bound: Option<BoundSocket>,
 }
 
 impl UnixEndpoint {
     /// Uses a socket that another process, such as systemd, opened. Its path is not removed.
     pub(crate) fn inherited(listener: UnixListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        Ok(Self { refuses_descriptors: refuse_descriptors(&listener), listener, name: None })
+        Ok(Self { refuses_descriptors: refuse_descriptors(&listener), listener, _bound: None })
     }
 
     /// Creates the socket. The socket of a dead service is replaced; any other file is left unchanged.
     pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
-        let wrap = |error| StartError::Socket(path.to_owned(), error);
-        let taken = |pid| StartError::Taken { path: path.to_owned(), pid };
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-            make(directory).map_err(wrap)?;
+            make(directory).map_err(|error| StartError::Socket(path.to_owned(), error))?;
         }
-        let mut name = path.as_os_str().to_owned();
-        name.push(".lock");
-        let name = PathBuf::from(name);
-        // Opening a FIFO of another user would block.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-        let lock = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(flags)
-            .open(&name)
-            .map_err(|error| StartError::Socket(name.clone(), error))?;
-        if !lock.metadata().map_err(wrap)?.is_file() {
-            return Err(StartError::Socket(name, io::Error::other("it is no plain file")));
-        }
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| taken(locks::holder(&lock)))?;
-        match fs::symlink_metadata(path) {
-            Ok(metadata) if metadata.file_type().is_socket() => {
-                if is_listened_at(path) {
-                    return Err(taken(None));
-                }
-                fs::remove_file(path).map_err(wrap)?;
-            }
-            Ok(_) => return Err(StartError::Foreign(path.to_owned())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(wrap(error)),
-        }
-        let listener = UnixListener::bind(path).map_err(wrap)?;
-        rustix::net::listen(&listener, BACKLOG).map_err(|error| wrap(error.into()))?;
         // All users may connect. The kernel identifies them, and access control decides what they see.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(wrap)?;
-        listener.set_nonblocking(true).map_err(wrap)?;
-        let metadata = fs::symlink_metadata(path).map_err(wrap)?;
-        let name = Name { path: path.to_owned(), identity: (metadata.dev(), metadata.ino()), _lock: lock };
-        Ok(Self { refuses_descriptors: refuse_descriptors(&listener), listener, name: Some(name) })
+        let (listener, bound) = BoundSocket::listen(path, 0o666, BACKLOG).map_err(|error| match error {
+            BindError::Io(path, error) => StartError::Socket(path, error),
+            BindError::Live(_, pid) | BindError::Locked { holder: pid, .. } => StartError::Taken { path: path.to_owned(), pid },
+            BindError::Foreign(found, _) if found == path => StartError::Foreign(found),
+            BindError::Foreign(lock, _) => StartError::Socket(lock, io::Error::other("it is no plain file")),
+            BindError::Owned(path, _) => StartError::Socket(path, Errno::ACCESS.into()),
+        })?;
+        Ok(Self { listener, refuses_descriptors: bound.refuses_descriptors(), _bound: Some(bound) })
     }
 }
 
@@ -96,25 +56,6 @@ fn make(directory: &Path) -> io::Result<()> {
     }
     fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755))
-}
-
-/// Whether a process listens on a socket. A full queue means yes.
-fn is_listened_at(path: &Path) -> bool {
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None);
-    let (Ok(address), Ok(socket)) = (SocketAddrUnix::new(path), socket) else { return false };
-    matches!(rustix::net::connect(&socket, &address), Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS))
-}
-
-impl Drop for UnixEndpoint {
-    /// Removes the socket only if it is still the one that was created. The lock file stays, because removing it would let two processes
-    /// hold the lock.
-    fn drop(&mut self) {
-        let Some(name) = &self.name else { return };
-        if fs::symlink_metadata(&name.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == name.identity) {
-            // A socket that stays is replaced at the next start.
-            let _ = fs::remove_file(&name.path);
-        }
-    }
 }
 
 pub(crate) fn open_tcp(address: SocketAddr) -> Result<TcpListener, StartError> {
@@ -137,10 +78,13 @@ pub(crate) fn may_listen(address: SocketAddr, allow_remote: bool, has_token: boo
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::mem::MaybeUninit;
     use std::os::fd::AsFd;
+    use std::os::unix::fs::OpenOptionsExt;
     use std::os::unix::net::UnixStream;
 
+    use rustix::fs::OFlags;
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
     use super::*;

@@ -69,6 +69,7 @@ use endpoints::{UnixEndpoint, may_listen, open_tcp};
 use http::Endpoints;
 use metrics::PageAddress;
 use service::Service;
+use ttmon_os::bound_socket::of_pid;
 
 /// Options of the service.
 #[derive(Debug)]
@@ -178,10 +179,6 @@ pub enum StartError {
     Port(SocketAddr, io::Error),
     #[error("cannot start the service's threads: {0}; check the limit on processes")]
     Threads(#[from] io::Error),
-}
-
-fn of_pid(pid: Option<u32>) -> String {
-    pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
 }
 
 /// Why the service ended by itself.

@@ -13,10 +13,11 @@ use rustix::process::{Resource, Rlimit};
 use ttmon_buffer_history::History;
 use ttmon_buffer_history::LedgerSummary;
 use ttmon_buffer_history::{FeedError, LedgerFeed, Trace};
-use ttmon_collect::handover::{self, HandedLedger, Receiver};
+use ttmon_collect::handover::{HandedLedger, Receiver};
 use ttmon_collect::{ProcessStat, Root};
 use ttmon_ledger_reader::Region;
 use ttmon_model::phase::HostMemory;
+use ttmon_os::bound_socket::remove_abandoned_datagram;
 
 use crate::show::now;
 
@@ -347,7 +348,7 @@ fn sweep(place: &Path) {
             && entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == own);
         let files = if is_ours { fs::read_dir(entry.path()).ok() } else { None };
         for file in files.into_iter().flatten().flatten() {
-            if handover::remove_abandoned(&file.path()) {
+            if remove_abandoned_datagram(&file.path()) {
                 let _ = fs::remove_dir(entry.path());
             }
         }
