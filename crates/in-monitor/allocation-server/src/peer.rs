@@ -11,6 +11,7 @@ use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use ttmon_collect::{ProcessStat, ProcessStatus};
 use ttmon_model::identity::ProcessKey;
 
 use crate::limits::{DESCENDANTS_MAX, DESCENDANTS_WAIT};
@@ -91,12 +92,12 @@ pub(crate) fn held(pid: u32) -> io::Result<Option<HeldProcess>> {
 /// Reads a process from /proc; `None` if it has ended or is hidden.
 pub(crate) fn read_process(pid: u32, pidfd: OwnedFd) -> io::Result<Option<HeldProcess>> {
     let (Some(stat), Some(status)) = (file_of(pid, "stat")?, file_of(pid, "status")?) else { return Ok(None) };
-    let (Some(stat), Some(status)) = (Stat::parse(&stat), Status::parse(&status)) else { return Ok(None) };
+    let (Some(stat), Some(status)) = (ProcessStat::parse(&stat), ProcessStatus::parse(&status)) else { return Ok(None) };
     // The process is alive after the reads, so they were about this process.
     Ok(is_alive(pidfd.as_fd()).then(|| HeldProcess {
         pidfd,
         key: ProcessKey { pid, start_ticks: stat.start_ticks },
-        namespace_pid: status.namespace_pids.last().copied().unwrap_or(pid),
+        namespace_pid: status.namespace_pid.unwrap_or(pid),
         uids: status.uids,
         name: stat.name,
     }))
@@ -131,7 +132,7 @@ pub(crate) fn descendant(named: NamedPeer) -> Option<HeldProcess> {
 fn is_below(ancestor: u32, pid: u32) -> bool {
     let mut at = pid;
     for _ in 0..DESCENDANTS_MAX {
-        match file_of(at, "stat").map(|stat| Some(Stat::parse(&stat?)?.parent)) {
+        match file_of(at, "stat").map(|stat| Some(ProcessStat::parse(&stat?)?.parent)) {
             Ok(Some(parent)) if parent == ancestor => return true,
             Ok(Some(parent)) if parent > 1 => at = parent,
             _ => return false,
@@ -162,58 +163,12 @@ fn file_of(pid: u32, name: &str) -> io::Result<Option<String>> {
     Ok(if_there(fs::read(format!("/proc/{pid}/{name}")))?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-#[derive(Debug, PartialEq)]
-struct Stat {
-    name: String,
-    parent: u32,
-    start_ticks: u64,
-}
-
-impl Stat {
-    /// Parses `4242 (python3 serve) S 1 4242 ...`. The name may contain any character, so it ends at the last `)`.
-    fn parse(text: &str) -> Option<Self> {
-        let (front, rest) = text.rsplit_once(')')?;
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // Field numbers follow proc(5); field 3 is the first one after the name.
-        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-        Some(Self { name: front.split_once('(')?.1.to_owned(), parent: u32::try_from(field(4)?).ok()?, start_ticks: field(22)? })
-    }
-}
-
-#[derive(Debug, PartialEq)]
-struct Status {
-    uids: [u32; 4],
-    namespace_pids: Vec<u32>,
-}
-
-impl Status {
-    /// Parses the lines `Uid: 1000 1000 1000 1000` and `NSpid: 4242 1`.
-    fn parse(text: &str) -> Option<Self> {
-        let numbers = |key: &str| -> Option<Vec<u32>> {
-            let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-            line.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
-        };
-        // A kernel without pid namespaces has no line `NSpid`.
-        Some(Self { uids: numbers("Uid:")?.try_into().ok()?, namespace_pids: numbers("NSpid:").unwrap_or_default() })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
 
-    #[test]
-    fn files_of_proc() {
-        let stat = "7 (a) b ) S 3 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 8412 1 2";
-        assert_eq!(Stat::parse(stat), Some(Stat { name: "a) b ".to_owned(), parent: 3, start_ticks: 8412 }));
-        assert_eq!(Stat::parse("7 (a"), None);
-        let status = "Name:\tx\nUid:\t1000\t0\t0\t1000\nNSpid:\t4242\t1\n";
-        assert_eq!(Status::parse(status), Some(Status { uids: [1000, 0, 0, 1000], namespace_pids: vec![4242, 1] }));
-    }
-
-    /// Errors of kernels without SO_PEERPIDFD, and errors that do not concern the peer.
     #[test]
     fn without_a_descriptor_the_pid_has_to_do() {
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");

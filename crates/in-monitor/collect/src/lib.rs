@@ -30,6 +30,6 @@ mod users;
 
 pub use cluster::{parse_cluster, read_cluster};
 pub use machine::{Departed, DeviceList, DeviceReader, End, Error, Isolation, LedgerScope, Ledgers, Machine, Options, Scanned, Scanner};
-pub use process::ProcessStat;
+pub use process::{ProcessStat, ProcessStatus};
 pub use root::Root;
 pub use ttmon_ledger_reader::{Lines, Resolver, resolve_snapshot, set_resolver};

@@ -52,7 +52,7 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn of(stat: &[u8]) -> Option<Self> {
-        let Stat { start_ticks, shape, .. } = parse_stat(&String::from_utf8_lossy(stat)).ok()?;
+        let ProcessStat { start_ticks, shape, .. } = ProcessStat::parse(&String::from_utf8_lossy(stat))?;
         Some(Self { start_ticks, shape })
     }
 }
@@ -79,13 +79,13 @@ pub(crate) fn take(
             reason => reason,
         }),
     };
-    let stat = text(0).and_then(|text| parse_stat(&text));
+    let stat = text(0).and_then(|text| ProcessStat::parse(&text).ok_or(Missing::Unparsable));
     // A zombie has only its pid left.
     let stat = stat.and_then(|stat| if stat.has_ended { Err(Missing::Gone) } else { Ok(stat) });
-    let status = text(1).and_then(|text| parse_status(&text));
+    let status = text(1).and_then(|text| ProcessStatus::parse(&text).ok_or(Missing::Unparsable));
     let (start_ticks, shape) = stat.as_ref().map_or_else(|_| Default::default(), |stat| (stat.start_ticks, stat.shape));
     let facts = stat.and_then(|stat| {
-        let uid = status.as_ref().map_err(|reason| *reason)?.uid;
+        let uid = status.as_ref().map_err(|reason| *reason)?.uid();
         Ok(stat.facts(uid, users(uid), scale))
     });
     // A file that was closed meanwhile has no memory.
@@ -111,7 +111,7 @@ pub(crate) fn take(
 
 /// Returns a known process with new values, or `None` if the `stat` is of another process or program, or the process has ended.
 pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Option<(ProcessSample, Shape)> {
-    let stat = parse_stat(&String::from_utf8_lossy(stat)).ok().filter(|stat| !stat.has_ended)?;
+    let stat = ProcessStat::parse(&String::from_utf8_lossy(stat)).filter(|stat| !stat.has_ended)?;
     let facts = known.facts.as_ref().ok().filter(|facts| facts.name == stat.name && known.key.start_ticks == stat.start_ticks)?;
     let shape = stat.shape;
     let sample = ProcessSample {
@@ -125,19 +125,48 @@ pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Optio
     Some((sample, shape))
 }
 
+/// The `stat` of a process.
 #[derive(Debug, PartialEq)]
-struct Stat {
-    name: String,
+pub struct ProcessStat {
+    /// The kernel's short name of the process.
+    pub name: String,
     /// Whether the process is a zombie without other threads, which has no memory any more.
-    has_ended: bool,
-    parent: u32,
+    pub has_ended: bool,
+    /// The pid of the parent.
+    pub parent: u32,
     cpu_ticks: u64,
-    start_ticks: u64,
+    /// The start time, which distinguishes processes with the same pid.
+    pub start_ticks: u64,
     rss_pages: u64,
     shape: Shape,
 }
 
-impl Stat {
+impl ProcessStat {
+    /// Reads the `stat` of a process. Returns `None` if the process does not exist.
+    pub fn of(proc: &Path, pid: u32) -> Option<Self> {
+        // A name may contain any bytes.
+        Self::parse(&String::from_utf8_lossy(&fs::read(proc.join(pid.to_string()).join("stat")).ok()?))
+    }
+
+    /// Parses `4242 (python3 serve) S 1 4242 ...`. The name may contain any character, so it ends at the last `)`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (front, rest) = text.rsplit_once(')')?;
+        let name = front.split_once('(')?.1.to_owned();
+        let mut fields = [""; FIELDS];
+        rest.split_ascii_whitespace().zip(&mut fields).for_each(|(text, field)| *field = text);
+        // Field numbers are those of proc(5). Field 3 is the first one after the name.
+        let field = |number: usize| -> Option<u64> {
+            let text = fields[number - 3];
+            text.parse::<i64>().map(|value| value.max(0).unsigned_abs()).or_else(|_| text.parse()).ok()
+        };
+        let parent = u32::try_from(field(4)?).unwrap_or(0);
+        let cpu_ticks = field(14)?.saturating_add(field(15)?);
+        // For a user who may not read the process, the last two are constant.
+        let shape = Shape([field(23)?, field(26).unwrap_or(0), field(28).unwrap_or(0)]);
+        let has_ended = matches!(fields[0], "Z" | "X" | "x") && field(20)? <= 1;
+        Some(Self { name, has_ended, parent, cpu_ticks, start_ticks: field(22)?, rss_pages: field(24)?, shape })
+    }
+
     fn facts(self, uid: u32, user: Option<String>, scale: Scale) -> ProcessFacts {
         let nanos = |ticks: u64| ticks.saturating_mul(1_000_000_000 / scale.ticks_per_second.max(1));
         ProcessFacts {
@@ -152,51 +181,8 @@ impl Stat {
     }
 }
 
-/// Parses `4242 (python3 serve) S 1 4242 ...`. The name may contain any character, so it ends at the last `)`.
-fn parse_stat(text: &str) -> Reading<Stat> {
-    let (front, rest) = text.rsplit_once(')').ok_or(Missing::Unparsable)?;
-    let name = front.split_once('(').ok_or(Missing::Unparsable)?.1;
-    let mut fields = [""; FIELDS];
-    rest.split_ascii_whitespace().zip(&mut fields).for_each(|(text, field)| *field = text);
-    // Field numbers are those of proc(5). Field 3 is the first one after the name.
-    let field = |number: usize| -> Reading<u64> {
-        let text = fields[number - 3];
-        text.parse::<i64>().map(|value| value.max(0).unsigned_abs()).or_else(|_| text.parse()).map_err(|_| Missing::Unparsable)
-    };
-    let parent = u32::try_from(field(4)?).unwrap_or(0);
-    let cpu_ticks = field(14)?.saturating_add(field(15)?);
-    // For a user who may not read the process, the last two are constant.
-    let shape = Shape([field(23)?, field(26).unwrap_or(0), field(28).unwrap_or(0)]);
-    let has_ended = matches!(fields[0], "Z" | "X" | "x") && field(20)? <= 1;
-    Ok(Stat { name: name.to_owned(), has_ended, parent, cpu_ticks, start_ticks: field(22)?, rss_pages: field(24)?, shape })
-}
-
 /// The number of fields that are parsed, from field 3 on.
 const FIELDS: usize = 26;
-
-/// Identity of a process, and whether it has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProcessStat {
-    /// The pid of the parent.
-    pub parent: u32,
-    /// The start time, which distinguishes processes with the same pid.
-    pub start_ticks: u64,
-    /// Whether the process is a zombie, which has no memory any more.
-    pub has_ended: bool,
-}
-
-impl ProcessStat {
-    /// Reads the `stat` of a process. Returns `None` if the process does not exist.
-    pub fn of(proc: &Path, pid: u32) -> Option<Self> {
-        // A name may contain any bytes.
-        Self::parse(&String::from_utf8_lossy(&fs::read(proc.join(pid.to_string()).join("stat")).ok()?))
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let Stat { parent, start_ticks, has_ended, .. } = parse_stat(text).ok()?;
-        Some(Self { parent, start_ticks, has_ended })
-    }
-}
 
 /// Returns whether a `stat` belongs to a running process with this start time.
 pub(crate) fn is_running(stat: &str, start_ticks: u64) -> bool {
@@ -210,21 +196,32 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 /// traced belong to root. Returns [`NOBODY`] if the process is gone. If its user cannot be read, it has the share of an unknown user.
 pub(crate) fn uid_of(proc: &Path, pid: u32) -> u32 {
     let text = read_small(&proc.join(pid.to_string()).join("status"), STATUS_BYTES_MAX);
-    text.ok().and_then(|text| parse_status(&String::from_utf8_lossy(&text)).ok()).map_or(NOBODY, |status| status.uid)
+    text.ok().and_then(|text| ProcessStatus::parse(&String::from_utf8_lossy(&text))).map_or(NOBODY, |status| status.uid())
 }
 
+/// Values of the `status` of a process.
 #[derive(Debug, PartialEq)]
-struct Status {
-    uid: u32,
-    namespace_pid: Option<u32>,
+pub struct ProcessStatus {
+    /// Real, effective, saved and file system user ids.
+    pub uids: [u32; 4],
+    /// The pid in the process's own namespace, unless the kernel has no pid namespaces.
+    pub namespace_pid: Option<u32>,
 }
 
-/// Parses the lines `Uid: 1000 1000 1000 1000` and `NSpid: 4242 1`. The last number of `NSpid` is that of the innermost namespace.
-fn parse_status(text: &str) -> Reading<Status> {
-    let values = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
-    let uid = values("Uid:").and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
-    let namespace_pid = values("NSpid:").and_then(|line| line.split_ascii_whitespace().last()?.parse().ok());
-    Ok(Status { uid: uid.ok_or(Missing::Unparsable)?, namespace_pid })
+impl ProcessStatus {
+    /// Parses the lines `Uid: 1000 1000 1000 1000` and `NSpid: 4242 1`. The last number of `NSpid` is that of the innermost namespace.
+    pub fn parse(text: &str) -> Option<Self> {
+        let numbers = |key: &str| -> Option<Vec<u32>> {
+            let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+            line.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
+        };
+        Some(Self { uids: numbers("Uid:")?.try_into().ok()?, namespace_pid: numbers("NSpid:").and_then(|pids| pids.last().copied()) })
+    }
+
+    /// Returns the real user.
+    pub fn uid(&self) -> u32 {
+        self.uids[0]
+    }
 }
 
 /// Joins the arguments, each of which ends with a NUL. A kernel thread and a zombie have no arguments.
@@ -345,22 +342,22 @@ mod tests {
 
     #[test]
     fn stat_survives_any_name() {
-        let stat = parse_stat(STAT).unwrap();
+        let stat = ProcessStat::parse(STAT).unwrap();
         let shape = Shape([1_000_000, 1, 0]);
         assert_eq!(
             stat,
-            Stat { name: "py) (x\n".into(), has_ended: false, parent: 1, cpu_ticks: 300, start_ticks: 9999, rss_pages: 512, shape }
+            ProcessStat { name: "py) (x\n".into(), has_ended: false, parent: 1, cpu_ticks: 300, start_ticks: 9999, rss_pages: 512, shape }
         );
         for bad in ["", "4242", "4242 (x", "4242 (x) S 1"] {
-            assert_eq!(parse_stat(bad), Err(Missing::Unparsable), "{bad:?}");
+            assert_eq!(ProcessStat::parse(bad), None, "{bad:?}");
         }
     }
 
     #[test]
     fn status_gives_owner_and_inner_pid() {
         let text = "Name:\tx\nUid:\t1000\t0\t0\t0\nNSpid:\t4242\t77\t1\n";
-        assert_eq!(parse_status(text), Ok(Status { uid: 1000, namespace_pid: Some(1) }));
-        assert_eq!(parse_status("Name:\tx\n"), Err(Missing::Unparsable));
+        assert_eq!(ProcessStatus::parse(text), Some(ProcessStatus { uids: [1000, 0, 0, 0], namespace_pid: Some(1) }));
+        assert_eq!(ProcessStatus::parse("Name:\tx\n"), None);
     }
 
     #[test]
@@ -436,7 +433,7 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused(text in "\\PC{0,200}", lines in "[a-zA-Z0-9:/_.\\-\\t\\n()]{0,200}") {
             for text in [&text, &lines] {
-                let _ = (parse_stat(text), parse_status(text), parse_command(text), parse_cgroup(text), user_name(text, 0));
+                let _ = (ProcessStat::parse(text), ProcessStatus::parse(text), parse_command(text), parse_cgroup(text), user_name(text, 0));
                 let _ = (parse_fdinfo(text, DeviceId(0)), parse_size(text));
             }
         }

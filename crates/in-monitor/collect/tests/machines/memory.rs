@@ -187,8 +187,8 @@ fn a_slot_of_a_container_needs_a_holder_or_the_same_name() {
         fs::create_dir_all(tree.path(&format!("proc/{name}/ns"))).unwrap();
         symlink(mounts, tree.path(&format!("proc/{name}/ns/mnt"))).unwrap();
     }
-    tree.put("proc/4242/status", "Name:\tpython3\nUid:\t0\nNSpid:\t4242\t5");
-    tree.put("proc/977/status", "Name:\tother\nUid:\t0\nNSpid:\t977\t6");
+    tree.put("proc/4242/status", "Name:\tpython3\nUid:\t0\t0\t0\t0\nNSpid:\t4242\t5");
+    tree.put("proc/977/status", "Name:\tother\nUid:\t0\t0\t0\t0\nNSpid:\t977\t6");
     // The region is found through the holder, but the slot is that of the other process in the container.
     for (name, used) in [("python3", (Ok(GB), 0)), ("renamed", (Err(Missing::NotTracked), GB))] {
         tree.region("dev/shm", LEFT, &[(4242, "python3", 0, 0)]);
@@ -234,7 +234,7 @@ fn nonsense_in_a_slot() {
 fn a_user_with_many_groups() {
     let tree = tree_with_holder(4242);
     let groups = "12345 ".repeat(2000);
-    tree.put("proc/4242/status", &format!("Name:\tpython3\nUid:\t1000\nGroups:\t{groups}\nNSpid:\t4242"));
+    tree.put("proc/4242/status", &format!("Name:\tpython3\nUid:\t1000\t1000\t1000\t1000\nGroups:\t{groups}\nNSpid:\t4242"));
     tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 0)]);
     assert_eq!(used(&tree).left, (Ok(GB), 0, 0));
 }
@@ -303,7 +303,7 @@ fn rubbish_instead_of_statistics() {
 #[test]
 fn statistics_inside_a_container() {
     let tree = tree_with_holder(4242);
-    tree.put("proc/4242/status", "Name:\tpython3\nUid:\t0\nNSpid:\t4242\t1");
+    tree.put("proc/4242/status", "Name:\tpython3\nUid:\t0\t0\t0\t0\nNSpid:\t4242\t1");
     tree.put("proc/4242/cgroup", &format!("0::/system.slice/docker-{}.scope", "ab".repeat(32)));
     for (name, mounts) in [("self", "mnt:[1]"), ("4242", "mnt:[2]")] {
         fs::create_dir_all(tree.path(&format!("proc/{name}/ns"))).unwrap();
@@ -325,7 +325,7 @@ fn statistics_inside_two_containers() {
         symlink(mounts, tree.path(&format!("proc/{name}/ns/mnt"))).unwrap();
     }
     for (pid, bytes) in [(4242, GB), (977, 2 * GB)] {
-        tree.put(&format!("proc/{pid}/status"), &format!("Name:\tpython3\nUid:\t0\nNSpid:\t{pid}\t1"));
+        tree.put(&format!("proc/{pid}/status"), &format!("Name:\tpython3\nUid:\t0\t0\t0\t0\nNSpid:\t{pid}\t1"));
         tree.region(&format!("proc/{pid}/root/dev/shm"), LEFT, &[(1, "python3", bytes, 0)]);
     }
     assert_eq!(used(&tree).left, (Ok(3 * GB), 0, 0));
@@ -337,7 +337,7 @@ fn statistics_inside_two_containers() {
 #[test]
 fn shared_memory_with_the_host_but_other_pids() {
     let tree = tree_with_holder(4242);
-    tree.put("proc/4242/status", "Name:\tpython3\nUid:\t0\nNSpid:\t4242\t1");
+    tree.put("proc/4242/status", "Name:\tpython3\nUid:\t0\t0\t0\t0\nNSpid:\t4242\t1");
     tree.process(1, "systemd", MINUTE);
     tree.region("dev/shm", LEFT, &[(1, "python3", GB, 0)]);
     let snapshot = tree.snapshot();
