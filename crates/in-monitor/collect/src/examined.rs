@@ -21,10 +21,10 @@ const CANDIDATES_MAX: usize = 64;
 const THREADS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
-pub(crate) struct Examined(BTreeMap<u32, Process>);
+pub(crate) struct Examined(BTreeMap<u32, ExaminedProcess>);
 
 #[derive(Debug)]
-struct Process {
+struct ExaminedProcess {
     /// The user with the exhausted limit, if the process may not be examined.
     refused: Option<u32>,
     files: Option<OpenFiles>,
@@ -35,13 +35,13 @@ struct Process {
 pub(crate) struct OpenFiles {
     pub(crate) devices: Vec<OpenFile>,
     pub(crate) ledgers: Vec<PathBuf>,
-    pub(crate) end: End,
+    pub(crate) end: ListEnd,
     count: usize,
 }
 
 /// Whether a list of open files is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ListEnd {
     /// The list is complete.
     Whole,
     /// The list stops because this user is at a limit.
@@ -58,18 +58,18 @@ impl Examined {
 
     /// Returns the open files of a process. The first call for a process lists them.
     pub(crate) fn open_files(&mut self, root: &Root, pid: u32, budget: &mut Budget) -> &OpenFiles {
-        let Process { refused, files } = self.process(root, pid, budget);
+        let ExaminedProcess { refused, files } = self.process(root, pid, budget);
         files.get_or_insert_with(|| match refused {
-            Some(uid) => OpenFiles::new(End::Cut(*uid, Resource::Processes)),
+            Some(uid) => OpenFiles::new(ListEnd::Cut(*uid, Resource::Processes)),
             None => OpenFiles::list(root, pid, budget),
         })
     }
 
-    fn process(&mut self, root: &Root, pid: u32, budget: &mut Budget) -> &mut Process {
+    fn process(&mut self, root: &Root, pid: u32, budget: &mut Budget) -> &mut ExaminedProcess {
         self.0.entry(pid).or_insert_with(|| {
             let mut charge = ProcessCharge::new(&root.proc, pid, budget);
             let refused = if charge.take(Resource::Processes, 1).is_some() { None } else { Some(charge.uid()) };
-            Process { refused, files: None }
+            ExaminedProcess { refused, files: None }
         })
     }
 
@@ -77,23 +77,23 @@ impl Examined {
     pub(crate) fn cuts(&self) -> impl Iterator<Item = (u32, (u32, Resource))> {
         self.0.iter().filter_map(|(pid, process)| match (process.refused, &process.files) {
             (Some(uid), _) => Some((*pid, (uid, Resource::Processes))),
-            (None, Some(OpenFiles { end: End::Cut(uid, resource), .. })) => Some((*pid, (*uid, *resource))),
+            (None, Some(OpenFiles { end: ListEnd::Cut(uid, resource), .. })) => Some((*pid, (*uid, *resource))),
             _ => None,
         })
     }
 }
 
 impl OpenFiles {
-    fn new(end: End) -> Self {
+    fn new(end: ListEnd) -> Self {
         Self { devices: Vec::new(), ledgers: Vec::new(), end, count: 0 }
     }
 
     fn list(root: &Root, pid: u32, budget: &mut Budget) -> Self {
         let directory = root.proc.join(pid.to_string());
         let mut charge = ProcessCharge::new(&root.proc, pid, budget);
-        let mut files = Self::new(End::Whole);
+        let mut files = Self::new(ListEnd::Whole);
         if let Err(error) = files.add(&directory.join("fd"), pid, &mut charge) {
-            return Self::new(End::Unreadable(Missing::from(Failure::from(error))));
+            return Self::new(ListEnd::Unreadable(Missing::from(Failure::from(error))));
         }
         if files.count == 0 {
             files.add_threads(&directory, pid, &mut charge);
@@ -104,7 +104,7 @@ impl OpenFiles {
     fn add(&mut self, directory: &Path, pid: u32, charge: &mut ProcessCharge<'_>) -> io::Result<()> {
         directory::names(directory, |name| {
             if charge.take(Resource::Descriptors, 1).is_none() {
-                self.end = End::Cut(charge.uid(), Resource::Descriptors);
+                self.end = ListEnd::Cut(charge.uid(), Resource::Descriptors);
                 return ControlFlow::Break(());
             }
             self.count += 1;
@@ -125,7 +125,7 @@ impl OpenFiles {
         // A directory that cannot be read belongs to a process or thread that has ended meanwhile.
         for thread in fs::read_dir(directory.join("task")).into_iter().flatten().flatten().take(THREADS_MAX) {
             let _ = self.add(&thread.path().join("fd"), pid, charge);
-            if self.count > 0 || self.end != End::Whole {
+            if self.count > 0 || self.end != ListEnd::Whole {
                 return;
             }
         }
@@ -158,7 +158,7 @@ mod tests {
         for _ in 0..3 {
             assert!(examined.admit(&root, 7, &mut budget));
             let files = examined.open_files(&root, 7, &mut budget);
-            assert_eq!((files.end, files.devices.len(), files.ledgers.len()), (End::Whole, 1, 1));
+            assert_eq!((files.end, files.devices.len(), files.ledgers.len()), (ListEnd::Whole, 1, 1));
         }
         assert_eq!(examined.cuts().next(), None);
         assert!(!examined.admit(&root, 8, &mut exhausted(crate::process::NOBODY, 0)));
@@ -170,7 +170,7 @@ mod tests {
             let (_directory, root, mut budget) = process(left);
             let mut examined = Examined::default();
             for _ in 0..2 {
-                assert_eq!(examined.open_files(&root, 7, &mut budget).end, End::Cut(1000, resource));
+                assert_eq!(examined.open_files(&root, 7, &mut budget).end, ListEnd::Cut(1000, resource));
             }
             assert_eq!(examined.cuts().collect::<Vec<_>>(), [(7, (1000, resource))]);
         }

@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::cluster::Cluster;
 use ttmon_model::sample::{Origin, Problem};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Sample};
+use ttmon_os::time::unix_nanos;
 
 use crate::ledgers::{LedgerDetail, OpenLedger};
 use crate::reads::{Failure, LaneReply, Sampling, boot_time};
@@ -380,11 +380,9 @@ struct Now {
 
 impl Now {
     fn new() -> Self {
-        // A clock before 1970 shows 1970. Nanoseconds fit until the year 2554.
-        let real = Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap_or_default();
-        let at = boot_time();
-        let unix = |time: Duration| UnixTime(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        Self { at, time: unix(real), boot: unix(real.saturating_sub(at)) }
+        let (at, real) = (boot_time(), unix_nanos());
+        let since_boot = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
+        Self { at, time: UnixTime(real), boot: UnixTime(real.saturating_sub(since_boot)) }
     }
 }
 

@@ -19,14 +19,14 @@ use workloads::Workloads;
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct NameResolver {
     accounts: Accounts,
     /// The thread that sends the requests, if one was started.
     thread: Option<AccountsThread>,
     workloads: Workloads,
 }
 
-impl Names {
+impl NameResolver {
     /// Starts a thread that sends requests to the directory service. The calling thread then needs no connections and starts no programs.
     pub(crate) fn ask_in_a_thread(&mut self, root: &Root) -> io::Result<()> {
         self.thread = Some(AccountsThread::spawn(root.clone())?);
@@ -113,7 +113,7 @@ mod tests {
         let root = Root::at(directory.path());
         fs::create_dir_all(root.userdb.parent().unwrap()).unwrap();
         let listener = UnixListener::bind(&root.userdb).unwrap();
-        let mut names = Names::default();
+        let mut names = NameResolver::default();
         let mut sample = |millis: u64| {
             let mut processes = [process(5000)];
             names.complete_users(&root, &mut processes, Duration::from_millis(millis), Sampling::Repeated);
@@ -137,7 +137,7 @@ mod tests {
         let root = Root::at(directory.path());
         fs::create_dir_all(root.userdb.parent().unwrap()).unwrap();
         let listener = UnixListener::bind(&root.userdb).unwrap();
-        let mut names = Names::default();
+        let mut names = NameResolver::default();
         names.ask_in_a_thread(&root).unwrap();
         let mut sample = || {
             let mut processes = [process(5000), process(5000)];

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 use ttmon_ledger::layout::NAME;
 use ttmon_model::{Missing, region};
 
@@ -34,6 +33,7 @@ use faults::{Fault, Faults};
 use kept::{KeptFiles, Plan};
 pub use pool::Pool;
 pub use restrict::restrict_scan;
+pub use ttmon_os::time::boot_time;
 
 /// A lane that was in none of this many batches is dropped, because its device left or its process ended.
 pub(crate) const IDLE_BATCHES_MAX: u64 = 64;
@@ -401,11 +401,6 @@ pub fn read_small(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
-}
-
-/// Returns the time since boot. It never jumps, and includes the time in suspend.
-pub fn boot_time() -> Duration {
-    clock_gettime(ClockId::Boottime).try_into().expect("time since boot is positive")
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use ttmon_model::sample::{Problem, Users};
 use ttmon_model::{Missing, Reading};
 
 use crate::budget::Budget;
-use crate::examined::{End, Examined};
+use crate::examined::{Examined, ListEnd};
 use crate::reads::{Reply, Request, Sampling, Want};
 use crate::root::Root;
 
@@ -65,7 +65,7 @@ pub(crate) fn verify(root: &Root, id: DeviceId, users: &mut Users, examined: &mu
     users.pids.retain(|pid| {
         let files = examined.open_files(root, *pid, budget);
         let holds = files.devices.iter().any(|file| file.device == id);
-        let may_hold = !holds && matches!(files.end, End::Cut(..));
+        let may_hold = !holds && matches!(files.end, ListEnd::Cut(..));
         is_cut |= may_hold;
         holds || may_hold
     });
@@ -88,7 +88,7 @@ pub(crate) fn scan(root: &Root, examined: &mut Examined, budget: &mut Budget) ->
     for pid in pids {
         let of_process = examined.open_files(root, pid, budget);
         files.extend(&of_process.devices);
-        is_complete &= !matches!(of_process.end, End::Cut(..) | End::Unreadable(Missing::NoPermission));
+        is_complete &= !matches!(of_process.end, ListEnd::Cut(..) | ListEnd::Unreadable(Missing::NoPermission));
     }
     (files, is_complete)
 }

@@ -9,7 +9,7 @@ use ttmon_model::sample::ProcessSample;
 
 use super::{OpenLedger, found, is_own, open_memfd, open_memory};
 use crate::budget::Resource;
-use crate::examined::{End, OpenFiles};
+use crate::examined::{ListEnd, OpenFiles};
 use crate::reads::{Failure, Reply, Request, Sampling, Want};
 use crate::root::Root;
 
@@ -44,10 +44,10 @@ impl LedgerHint {
     pub(crate) fn among(files: &OpenFiles) -> Self {
         match files.end {
             _ if !files.ledgers.is_empty() => Self::Files(files.ledgers.clone()),
-            End::Whole => Self::NoFile,
-            End::Cut(uid, resource) => Self::Cut(uid, resource),
-            End::Unreadable(Missing::NoPermission) => Self::Denied,
-            End::Unreadable(_) => Self::Nothing,
+            ListEnd::Whole => Self::NoFile,
+            ListEnd::Cut(uid, resource) => Self::Cut(uid, resource),
+            ListEnd::Unreadable(Missing::NoPermission) => Self::Denied,
+            ListEnd::Unreadable(_) => Self::Nothing,
         }
     }
 

@@ -1,12 +1,11 @@
 //! The devices, read from the driver's files. Other users cannot change these files, so they cannot make them slow to read.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{io, iter, mem};
 
-use ttmon_model::cluster::Cluster;
 use ttmon_model::identity::DeviceId;
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::sample::{DeviceSample, Origin, Problem};
@@ -28,17 +27,12 @@ use crate::root::Root;
 #[derive(Debug)]
 pub(super) struct Devices {
     root: Root,
-    sampling: Sampling,
-    read_timeout: Duration,
-    origin: Origin,
-    cluster: Option<Cluster>,
+    options: Options,
     /// Whether a machine without devices is an error.
     pub(super) is_device_needed: bool,
     known: Vec<KnownDevice>,
     /// The device numbers recorded earlier.
     slots: Slots,
-    slots_file: Option<PathBuf>,
-    machine: u64,
     /// The known TT-Metal chip numbers.
     numbers: Numbers,
     /// The request for the list of devices.
@@ -89,15 +83,10 @@ impl Devices {
     pub(super) fn new(root: &Root, options: &Options) -> Self {
         Self {
             root: root.clone(),
-            sampling: options.sampling,
-            read_timeout: options.read_timeout,
-            origin: options.origin,
-            cluster: options.cluster.clone(),
+            options: options.clone(),
             is_device_needed: options.ledgers.scope == LedgerScope::Holders,
             known: Vec::new(),
             slots: Slots::default(),
-            slots_file: options.slots.clone(),
-            machine: options.ledgers.machine,
             numbers: Numbers::default(),
             list: [device::list_request(root, options.sampling)].into(),
             problems: Vec::new(),
@@ -109,12 +98,12 @@ impl Devices {
 
     /// Starts or stops direct reads of the chips.
     pub(super) fn set_deep(&mut self, program: Option<&Path>) {
-        self.deep = program.map(|program| Deep::new(program, self.read_timeout));
+        self.deep = program.map(|program| Deep::new(program, self.options.read_timeout));
     }
 
     /// Returns whether the known devices are certainly those that the driver lists, if the list has the same ids.
     pub(super) fn is_settled(&self) -> bool {
-        !self.known.is_empty() && self.known.iter().all(|known| !known.has_left && known.is_certain(self.sampling))
+        !self.known.is_empty() && self.known.iter().all(|known| !known.has_left && known.is_certain(self.options.sampling))
     }
 
     pub(super) fn list_lane(&self) -> Lane {
@@ -129,7 +118,7 @@ impl Devices {
     /// Updates the list of devices. A device that left stays on the list as gone until its PCI address is listed again.
     pub(super) fn find(&mut self, readers: &mut Readers) -> Result<(), Error> {
         self.problems.clear();
-        let is_doubtful = |known: &&KnownDevice| !known.has_left && !known.is_certain(self.sampling);
+        let is_doubtful = |known: &&KnownDevice| !known.has_left && !known.is_certain(self.options.sampling);
         let doubtful: Vec<DeviceId> = self.known.iter().filter(is_doubtful).map(|known| known.id).collect();
         let mut replies = readers.read(iter::once(self.list_lane()).chain(self.entry_lanes(&doubtful)).collect())?.into_iter();
         let ids = match first(replies.next()) {
@@ -151,7 +140,7 @@ impl Devices {
         let mut entries: BTreeMap<DeviceId, Entry> = doubtful.into_iter().zip(replies.map(|lane| Entry::take(&lane.replies))).collect();
         let is_new = |id: &DeviceId| {
             let known = self.known.iter().find(|known| known.id == *id);
-            !entries.contains_key(id) && known.is_none_or(|known| !known.is_certain(self.sampling))
+            !entries.contains_key(id) && known.is_none_or(|known| !known.is_certain(self.options.sampling))
         };
         let new: Vec<DeviceId> = ids.iter().copied().filter(is_new).collect();
         let is_first = self.known.is_empty();
@@ -194,7 +183,7 @@ impl Devices {
 
     /// Adds the devices that the driver does not list. `list` is the reply to [`slots::list_request`].
     fn add_unlisted(&mut self, readers: &mut Readers, list: &Reply) -> Result<(), Error> {
-        self.slots = Slots::read(&self.root, self.slots_file.as_deref(), self.machine);
+        self.slots = Slots::read(&self.root, self.options.slots.as_deref(), self.options.ledgers.machine);
         let bus = slots::candidates(&self.root, readers, list)?.unwrap_or_else(|failure| {
             self.problems.push(unread(&self.root.pci(), failure));
             Vec::new()
@@ -209,7 +198,9 @@ impl Devices {
         for known in &mut self.known {
             let id = u64::from(known.id.0);
             known.begin_sample(now);
-            lanes.extend(known.groups().map(|group| Lane { key: lane_of(group) + id, requests: known.requests(group, self.sampling) }));
+            lanes.extend(
+                known.groups().map(|group| Lane { key: lane_of(group) + id, requests: known.requests(group, self.options.sampling) }),
+            );
         }
         lanes.push(self.driver_lane());
         lanes
@@ -258,7 +249,7 @@ impl Devices {
         }
         let lane = |index: &usize| {
             let known = &mut self.known[*index];
-            Lane { key: u64::from(known.id.0), requests: known.requests(FileGroup::Telemetry, self.sampling) }
+            Lane { key: u64::from(known.id.0), requests: known.requests(FileGroup::Telemetry, self.options.sampling) }
         };
         let replies = readers.read(again.iter().map(lane).collect())?;
         for (index, lane) in again.into_iter().zip(replies) {
@@ -266,7 +257,7 @@ impl Devices {
             let found = known.take_telemetry(&lane);
             known.complete(&lane, found, taken.entry.as_ref(), taken.is_gone(), problems);
         }
-        if let Some(file) = &self.slots_file {
+        if let Some(file) = &self.options.slots {
             self.slots.keep(file, &self.known);
         }
         if let Some(deep) = &mut self.deep {
@@ -306,7 +297,7 @@ impl Devices {
 
     pub(super) fn listed(&mut self) -> Vec<Listed> {
         let listed = |known: &mut KnownDevice| {
-            let users = known.users_request(&self.root, self.sampling);
+            let users = known.users_request(&self.root, self.options.sampling);
             Listed { id: known.id, has_left: known.has_left, users }
         };
         self.known.iter_mut().map(listed).collect()
@@ -317,7 +308,7 @@ impl Devices {
     }
 
     pub(super) fn number_chips(&mut self, sample: &mut Sample) {
-        self.numbers.complete(sample, &self.root, self.sampling, self.read_timeout);
+        self.numbers.complete(sample, &self.root, self.options.sampling, self.options.read_timeout);
     }
 
     /// Returns a sample of the devices, without the results of a scan.
@@ -337,9 +328,9 @@ impl Devices {
             time: now.time,
             scan_age: Duration::ZERO,
             host: self.host_name(),
-            origin: self.origin,
+            origin: self.options.origin,
             driver: self.version(),
-            cluster: self.cluster.clone(),
+            cluster: self.options.cluster.clone(),
             proven: Vec::new(),
             devices: devices.collect(),
             processes: Vec::new(),
@@ -351,7 +342,7 @@ impl Devices {
     }
 
     fn host_name(&self) -> String {
-        let given = self.root.base.as_ref().filter(|_| self.origin == Origin::Local);
+        let given = self.root.base.as_ref().filter(|_| self.options.origin == Origin::Local);
         let file = given.and_then(|_| read_small(&self.root.proc.join("sys/kernel/hostname"), ATTRIBUTE_BYTES_MAX).ok());
         match file {
             Some(text) => String::from_utf8_lossy(text.trim_ascii()).into_owned(),

@@ -23,7 +23,7 @@ const IN_FULL_EVERY: u64 = 32;
 pub(super) struct Remembered {
     /// The number of samples so far.
     turn: u64,
-    processes: BTreeMap<u32, Process>,
+    processes: BTreeMap<u32, RememberedProcess>,
     /// The requests for the `stat` files of all processes, in order. `None` if the list must be built again.
     stats: Option<Arc<[Request]>>,
     /// Pids, in order, of processes that are read in full in this sample but need no search for a ledger.
@@ -31,7 +31,7 @@ pub(super) struct Remembered {
 }
 
 #[derive(Debug)]
-struct Process {
+struct RememberedProcess {
     sample: ProcessSample,
     shape: Shape,
     ledger_search: LedgerSearch,
@@ -115,7 +115,7 @@ impl Remembered {
         let full_reads = earlier.map_or(0, |earlier| earlier.full_reads);
         // Memory that was mapped between the two reads of `stat` may be a ledger.
         ledger_search.has_no_ledger &= earlier.is_some_and(|earlier| earlier.seen == Some(shape));
-        let process = Process {
+        let process = RememberedProcess {
             sample: sample.clone(),
             shape,
             ledger_search,
@@ -129,7 +129,7 @@ impl Remembered {
     }
 }
 
-impl Process {
+impl RememberedProcess {
     /// Returns the turn of the next full read. A young process is read more often.
     fn due(&self) -> u64 {
         let distance = 1_u64.checked_shl(self.full_reads.saturating_sub(1)).unwrap_or(IN_FULL_EVERY);
@@ -201,8 +201,8 @@ mod tests {
             is_searched
         };
         assert!(is_searched(5, 5), "the first time");
-        assert!(is_searched(5, 6), "nothing was known before the first look");
-        assert!(is_searched(6, 6), "it grew after the look");
+        assert!(is_searched(5, 6), "nothing was known before the first search");
+        assert!(is_searched(6, 6), "it grew after the search");
         assert!(!is_searched(6, 6));
         assert!(is_searched(7, 7), "it grew");
         assert!(!is_searched(7, 7));

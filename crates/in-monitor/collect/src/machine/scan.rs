@@ -22,7 +22,7 @@ use super::{Error, LANE_OF_LISTS, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS,
 use crate::budget::{Budget, ProcessCharge, Resource};
 use crate::examined::Examined;
 use crate::ledgers::{self, FreeBlocks, LedgerHint, OpenLedger};
-use crate::naming::Names;
+use crate::naming::NameResolver;
 use crate::process::{self, Program, Scale};
 use crate::reads::{Failure, Lane, LaneReply, Reply, Request, Sampling, Want};
 use crate::regions;
@@ -42,7 +42,7 @@ pub(super) struct Scan {
     pub(super) root: Root,
     pub(super) options: Options,
     pub(super) passwd: Option<String>,
-    names: Names,
+    names: NameResolver,
     pub(super) ledgers: Vec<Arc<OpenLedger>>,
     pub(super) free_blocks: FreeBlocks,
     /// Ledgers of processes that ended or became other programs since the last sample.
@@ -168,7 +168,7 @@ impl Scan {
             root,
             options,
             passwd: None,
-            names: Names::default(),
+            names: NameResolver::default(),
             ledgers: Vec::new(),
             free_blocks: FreeBlocks::default(),
             departed: Vec::new(),

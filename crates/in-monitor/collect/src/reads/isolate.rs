@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use fork::Fork;
 use rustix::process::{Pid, WaitOptions, waitpid};
+use ttmon_os::frame::{FrameBuffer, FrameInput};
 
 use crate::reads::descriptors;
 use crate::reads::restrict::restrict;
@@ -41,8 +42,8 @@ pub struct Reader {
     /// Request lists that the child already has, by the key of their lane, and the batch that last used them.
     sent: HashMap<u64, (Arc<[Request]>, u64)>,
     batch: u64,
-    request: Vec<u8>,
-    response: Vec<u8>,
+    request: FrameBuffer,
+    response: FrameBuffer,
 }
 
 impl Reader {
@@ -71,7 +72,15 @@ impl Reader {
 
     /// Returns a reader for the child at the other end of a socket. `child` is its pid, or 0 if there is no process to wait for.
     pub fn new(stream: UnixStream, child: i32) -> Self {
-        Self { stream, child, is_stuck: false, sent: HashMap::new(), batch: 0, request: Vec::new(), response: Vec::new() }
+        Self {
+            stream,
+            child,
+            is_stuck: false,
+            sent: HashMap::new(),
+            batch: 0,
+            request: FrameBuffer::default(),
+            response: FrameBuffer::default(),
+        }
     }
 
     /// Reads all lanes like [`Pool::read`]. Do not use the reader after an error, because a late reply would be mistaken for the next one.
@@ -89,7 +98,7 @@ impl Reader {
     fn write_request(&mut self, lanes: &[Lane]) {
         self.batch += 1;
         let out = &mut self.request;
-        begin_frame(out);
+        out.begin();
         // Both sides drop the same lists.
         let mut forgotten = Vec::new();
         if self.batch.is_multiple_of(IDLE_BATCHES_MAX) {
@@ -97,9 +106,9 @@ impl Reader {
             forgotten.extend(self.sent.iter().filter(|(_, (_, used))| *used < oldest).map(|(key, _)| *key));
             forgotten.iter().for_each(|key| _ = self.sent.remove(key));
         }
-        put_length(out, forgotten.len());
-        forgotten.iter().for_each(|key| out.extend(key.to_le_bytes()));
-        put_length(out, lanes.len());
+        out.length(forgotten.len());
+        forgotten.iter().for_each(|key| out.number(*key));
+        out.length(lanes.len());
         for lane in lanes {
             let is_sent = match self.sent.get_mut(&lane.key) {
                 Some((requests, used)) if Arc::ptr_eq(requests, &lane.requests) => {
@@ -116,8 +125,9 @@ impl Reader {
     }
 
     fn ask(&mut self, counts: &[usize]) -> io::Result<Vec<LaneReply>> {
-        write_frame(&mut self.stream, &mut self.request)?;
-        let replies = decode_replies(read_frame(&mut self.stream, &mut self.response)?).ok_or(io::ErrorKind::InvalidData)?;
+        self.request.write_to(&mut self.stream)?;
+        let response = self.response.read_from(&mut self.stream, FRAME_BYTES_MAX)?;
+        let replies = decode_replies(response).ok_or(io::ErrorKind::InvalidData)?;
         let is_whole = replies.iter().map(|lane| lane.replies.len()).eq(counts.iter().copied());
         if !is_whole {
             return Err(io::ErrorKind::InvalidData.into());
@@ -156,76 +166,35 @@ fn detach() {
 /// Answers the requests of a [`Reader`] until its socket is closed.
 pub fn serve(mut stream: UnixStream, mut pool: Pool) {
     let mut known = RequestLists::new();
-    let (mut request, mut response) = (Vec::new(), Vec::new());
-    while let Ok(request) = read_frame(&mut stream, &mut request) {
+    let (mut request, mut response) = (FrameBuffer::default(), FrameBuffer::default());
+    while let Ok(request) = request.read_from(&mut stream, FRAME_BYTES_MAX) {
         let Some(lanes) = decode_lanes(request, &mut known) else { return };
         encode_replies(&pool.read(lanes), &mut response);
-        if write_frame(&mut stream, &mut response).is_err() {
+        if response.write_to(&mut stream).is_err() {
             return;
         }
     }
 }
 
-/// Starts a frame with space for its length. The buffer is reused.
-fn begin_frame(frame: &mut Vec<u8>) {
-    frame.clear();
-    frame.extend([0; LENGTH_BYTES]);
-}
-
-/// Writes the frame in one piece, because each write wakes the other side.
-fn write_frame(stream: &mut UnixStream, frame: &mut [u8]) -> io::Result<()> {
-    let length = u32::try_from(frame.len() - LENGTH_BYTES).map_err(|_| io::ErrorKind::InvalidInput)?;
-    frame[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
-    stream.write_all(frame)
-}
-
-/// Reads the body of a frame. At most one frame is in flight, so all bytes belong to it.
-fn read_frame<'a>(stream: &mut UnixStream, frame: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
-    frame.resize(frame.len().max(FRAME_BYTES_USUAL), 0);
-    let mut filled = 0;
-    let mut end = LENGTH_BYTES;
-    while filled < end {
-        match stream.read(&mut frame[filled..]) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => filled += count,
-            // The kernel never restarts a read of a socket with a timeout, even with SA_RESTART.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        }
-        if let Some(length) = frame[..filled].first_chunk().map(|length| u32::from_le_bytes(*length) as usize) {
-            if length > FRAME_BYTES_MAX {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            end = LENGTH_BYTES + length;
-            frame.resize(frame.len().max(end), 0);
-        }
-    }
-    if filled == end { Ok(&frame[LENGTH_BYTES..end]) } else { Err(io::ErrorKind::InvalidData.into()) }
-}
-
-const LENGTH_BYTES: usize = 4;
-const FRAME_BYTES_USUAL: usize = 16 * 1024;
-
 type RequestLists = HashMap<u64, Arc<[Request]>>;
 
 /// Encodes a lane. If the child already has the list, only the key is sent.
-fn encode_lane(out: &mut Vec<u8>, lane: &Lane, is_sent: bool) {
-    out.extend(lane.key.to_le_bytes());
-    out.push(u8::from(is_sent));
+fn encode_lane(out: &mut FrameBuffer, lane: &Lane, is_sent: bool) {
+    out.number(lane.key);
+    out.byte(u8::from(is_sent));
     if is_sent {
         return;
     }
-    put_length(out, lane.requests.len());
+    out.length(lane.requests.len());
     for request in &*lane.requests {
-        put_length(out, request.bytes_max);
-        out.push(u8::from(request.sampling == Sampling::Repeated));
-        out.push(request.want as u8);
-        put_bytes(out, request.path.as_os_str().as_bytes());
+        out.length(request.bytes_max);
+        out.byte(u8::from(request.sampling == Sampling::Repeated));
+        out.byte(request.want as u8);
+        out.bytes(request.path.as_os_str().as_bytes());
     }
 }
 
-fn decode_lanes(bytes: &[u8], known: &mut RequestLists) -> Option<Vec<Lane>> {
-    let mut input = Input(bytes);
+fn decode_lanes(mut input: FrameInput<'_>, known: &mut RequestLists) -> Option<Vec<Lane>> {
     for _ in 0..input.length()? {
         known.remove(&input.number()?);
     }
@@ -233,7 +202,7 @@ fn decode_lanes(bytes: &[u8], known: &mut RequestLists) -> Option<Vec<Lane>> {
     (0..lanes).map(|_| decode_lane(&mut input, known)).collect()
 }
 
-fn decode_lane(input: &mut Input<'_>, known: &mut RequestLists) -> Option<Lane> {
+fn decode_lane(input: &mut FrameInput<'_>, known: &mut RequestLists) -> Option<Lane> {
     let key = input.number()?;
     if input.byte()? == 1 {
         return Some(Lane { key, requests: Arc::clone(known.get(&key)?) });
@@ -253,31 +222,30 @@ fn decode_lane(input: &mut Input<'_>, known: &mut RequestLists) -> Option<Lane> 
     Some(lane)
 }
 
-fn encode_replies(lanes: &[LaneReply], out: &mut Vec<u8>) {
-    begin_frame(out);
-    put_length(out, lanes.len());
+fn encode_replies(lanes: &[LaneReply], out: &mut FrameBuffer) {
+    out.begin();
+    out.length(lanes.len());
     for lane in lanes {
-        out.extend(u64::try_from(lane.at.as_nanos()).unwrap_or(u64::MAX).to_le_bytes());
-        put_length(out, lane.replies.len());
+        out.number(u64::try_from(lane.at.as_nanos()).unwrap_or(u64::MAX));
+        out.length(lane.replies.len());
         for reply in &lane.replies {
             match reply {
                 Ok(bytes) => {
-                    out.push(0);
-                    put_bytes(out, bytes);
+                    out.byte(0);
+                    out.bytes(bytes);
                 }
                 Err(Failure::Errno(errno)) => {
-                    out.push(1);
-                    out.extend(errno.to_le_bytes());
+                    out.byte(1);
+                    out.number(u64::from(errno.cast_unsigned()));
                 }
-                Err(Failure::Timeout) => out.push(2),
-                Err(Failure::TooLong) => out.push(3),
+                Err(Failure::Timeout) => out.byte(2),
+                Err(Failure::TooLong) => out.byte(3),
             }
         }
     }
 }
 
-fn decode_replies(bytes: &[u8]) -> Option<Vec<LaneReply>> {
-    let mut input = Input(bytes);
+fn decode_replies(mut input: FrameInput<'_>) -> Option<Vec<LaneReply>> {
     let lanes = input.length()?;
     (0..lanes)
         .map(|_| {
@@ -289,54 +257,13 @@ fn decode_replies(bytes: &[u8]) -> Option<Vec<LaneReply>> {
         .collect()
 }
 
-fn decode_reply(input: &mut Input<'_>) -> Option<Reply> {
+fn decode_reply(input: &mut FrameInput<'_>) -> Option<Reply> {
     match input.byte()? {
         0 => input.bytes().map(|bytes| Ok(bytes.to_vec())),
-        1 => Some(Err(Failure::Errno(i32::from_le_bytes(input.array()?)))),
+        1 => Some(Err(Failure::Errno(u32::try_from(input.number()?).ok()?.cast_signed()))),
         2 => Some(Err(Failure::Timeout)),
         3 => Some(Err(Failure::TooLong)),
         _ => None,
-    }
-}
-
-fn put_length(out: &mut Vec<u8>, length: usize) {
-    out.extend(u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_length(out, bytes.len());
-    out.extend(bytes);
-}
-
-/// The bytes that remain to be decoded. Every length is checked against them.
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.array().map(u8::from_le_bytes)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn length(&mut self) -> Option<usize> {
-        self.array().map(|bytes| u32::from_le_bytes(bytes) as usize)
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = self.length()?;
-        self.take(length)
     }
 }
 
@@ -370,20 +297,20 @@ mod tests {
     proptest! {
         #[test]
         fn frames_round_trip(lanes in prop::collection::vec(lane(), 0..5), replies in prop::collection::vec(lane_reply(), 0..5)) {
-            let mut request = Vec::new();
-            put_length(&mut request, 0);
-            put_length(&mut request, lanes.len());
-            lanes.iter().for_each(|lane| encode_lane(&mut request, lane, false));
-            prop_assert_eq!(decode_lanes(&request, &mut RequestLists::new()), Some(lanes));
-            let mut response = Vec::new();
-            encode_replies(&replies, &mut response);
-            prop_assert_eq!(decode_replies(&response[LENGTH_BYTES..]), Some(replies));
+            let mut frame = FrameBuffer::default();
+            frame.begin();
+            frame.length(0);
+            frame.length(lanes.len());
+            lanes.iter().for_each(|lane| encode_lane(&mut frame, lane, false));
+            prop_assert_eq!(decode_lanes(frame.body(), &mut RequestLists::new()), Some(lanes));
+            encode_replies(&replies, &mut frame);
+            prop_assert_eq!(decode_replies(frame.body()), Some(replies));
         }
 
         #[test]
         fn any_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = decode_lanes(&bytes, &mut RequestLists::new());
-            let _ = decode_replies(&bytes);
+            let _ = decode_lanes(FrameInput(&bytes), &mut RequestLists::new());
+            let _ = decode_replies(FrameInput(&bytes));
         }
     }
 
@@ -403,9 +330,9 @@ mod tests {
         let mut known = RequestLists::new();
         let mut ask = |reader: &mut Reader, lane: &Lane| {
             reader.write_request(std::slice::from_ref(lane));
-            let decoded = decode_lanes(&reader.request[LENGTH_BYTES..], &mut known);
+            let decoded = decode_lanes(reader.request.body(), &mut known);
             assert_eq!(decoded, Some(vec![lane.clone()]));
-            (reader.request.len(), known.len())
+            (reader.request.body().0.len(), known.len())
         };
         let (first, _) = ask(&mut reader, &repeated);
         let (second, _) = ask(&mut reader, &repeated);

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use ttmon_os::lock;
 
 use crate::reads::{Failure, IDLE_BATCHES_MAX, Lane, Request};
 
@@ -61,7 +62,7 @@ impl Plan {
     }
 
     fn files(&self) -> MutexGuard<'_, Vec<Option<Arc<OwnedFd>>>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.files)
     }
 
     /// Takes over the open files of another list of this lane.
@@ -104,7 +105,7 @@ impl Drop for Plan {
 
 impl KeptFiles {
     fn lanes(&self) -> MutexGuard<'_, Lanes> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lanes)
     }
 
     /// Starts a batch. Closes files that no recent batch has used.

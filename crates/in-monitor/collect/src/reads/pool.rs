@@ -8,11 +8,13 @@ use std::collections::VecDeque;
 use std::mem;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
+
+use ttmon_os::lock;
 
 use crate::reads::faults::Faults;
 use crate::reads::kept::{KeptFiles, Plan};
@@ -203,7 +205,7 @@ impl Worker {
 impl Slot {
     /// Locks the slot. Poisoning is ignored: each change is one step, so a panicked worker leaves valid data.
     fn lock(&self) -> MutexGuard<'_, Option<RunningLane>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Reads the files of a lane in order. Returns false if the lane was taken away, because a read took too long.
@@ -242,7 +244,7 @@ impl Slot {
 
 impl Batch {
     fn lanes(&self) -> MutexGuard<'_, Lanes> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lanes)
     }
 
     fn next(&self) -> Option<RunningLane> {

@@ -178,7 +178,6 @@ fn a_blackhole_galaxy_chip_with_driver_2_10() {
 type GalaxyRow = (&'static str, &'static str, u64, u64, u64, u64, u64, u64, u64, u64);
 
 /// A whole Galaxy with measured values.
-#[rustfmt::skip]
 const GALAXY: &[GalaxyRow] = &[
     // Address, asic id, temperature (16.16 degrees), mV, W, A, AI clock, heartbeat, PCIe generation and width.
     ("0000:01:00.0", "30DA68D3319CDF5F", 0x2d682a, 738, 39, 53, 800, 404985, 4, 1),
@@ -285,7 +284,8 @@ fn a_cluster_descriptor_wins() {
     tree.put(
         "cluster.yaml",
         "arch:\n  0: wormhole_b0\n  1: wormhole_b0\nchip_unique_ids:\n  1: 14251245764\n  0: 9956278468\nchips_with_mmio:\n  - 0: 1
-boards:\n  -\n    - board_id: 72058990194901188\n    - board_type: n300\n    - chips:\n        - 1\n        - 0\nasic_locations:\n  0: 0\n  1: 1",
+boards:\n  -\n    - board_id: 72058990194901188\n    - board_type: n300\n    \
+- chips:\n        - 1\n        - 0\nasic_locations:\n  0: 0\n  1: 1",
     );
     let cluster = Some(read_cluster(&tree.path("cluster.yaml")).unwrap());
     let sample = tree.machine_with(Options { cluster, ..Options::default() }).sample().unwrap();

@@ -38,8 +38,10 @@ fn a_descriptor_that_was_left_behind_numbers_remote_chips() {
     let descriptor = |shift: u64| {
         let [l0, r0, l1, r1] = unique_ids().map(|id| id + shift);
         format!(
-            "arch:\n  0: wormhole_b0\n  1: wormhole_b0\n  2: wormhole_b0\n  3: wormhole_b0\nchip_unique_ids:\n  0: {l0}\n  1: {l1}\n  2: {r1}\n  3: {r0}\n\
-             chips_with_mmio:\n  - 0: 0\n  - 1: 1\nboards:\n  -\n    - board_id: {0}\n    - board_type: n300\n    - chips:\n        - 0\n        - 3\n  \
+            "arch:\n  0: wormhole_b0\n  1: wormhole_b0\n  2: wormhole_b0\n  3: wormhole_b0\nchip_unique_ids:\n  \
+             0: {l0}\n  1: {l1}\n  2: {r1}\n  3: {r0}\n\
+             chips_with_mmio:\n  - 0: 0\n  - 1: 1\nboards:\n  -\n    - board_id: {0}\n    - board_type: n300\n    \
+             - chips:\n        - 0\n        - 3\n  \
              -\n    - board_id: {1}\n    - board_type: n300\n    - chips:\n        - 1\n        - 2\n",
             BOARDS[0].1, BOARDS[1].1
         )

@@ -58,7 +58,8 @@ fn errors_of_the_whole_device() {
 #[test]
 fn a_remote_chip_shares_the_fate_of_its_gateway() {
     let tree = n300();
-    tree.faults(&format!("{CLASS}/tt_aiclk\tENODATA\n{CLASS}/tt_axiclk\tENODATA\n{CLASS}/tt_arcclk\tENODATA\n{CLASS}/tt_heartbeat\tENODATA\n{CLASS}/device/hwmon\tENODATA\n"));
+    let files = ["tt_aiclk", "tt_axiclk", "tt_arcclk", "tt_heartbeat", "device/hwmon"];
+    tree.faults(&files.map(|file| format!("{CLASS}/{file}\tENODATA\n")).concat());
     let snapshot = tree.snapshot();
     assert_eq!((device(&snapshot, 0).state, device(&snapshot, 1).state), (State::Resetting, State::Resetting));
 }
@@ -425,7 +426,8 @@ fn an_unknown_device_before_a_gateway_makes_ids_unstable() {
 #[test]
 fn counters_out_of_range_during_a_reset_are_of_the_reset() {
     let tree = n300();
-    tree.faults(&format!("{CLASS}/tt_aiclk\tENODATA\n{CLASS}/tt_axiclk\tENODATA\n{CLASS}/tt_arcclk\tENODATA\n{CLASS}/tt_heartbeat\tENODATA\n{CLASS}/device/hwmon\tENODATA\n"));
+    let files = ["tt_aiclk", "tt_axiclk", "tt_arcclk", "tt_heartbeat", "device/hwmon"];
+    tree.faults(&files.map(|file| format!("{CLASS}/{file}\tENODATA\n")).concat());
     let counters = fs::read_dir(tree.path("sys/class/tenstorrent/tenstorrent!0/pcie_perf_counters")).unwrap();
     let all_ones = |file: fs::DirEntry| format!("pcie_perf_counters/{}\t4294967295", file.file_name().to_string_lossy());
     tree.files(0, &counters.flatten().map(all_ones).collect::<Vec<_>>().join("\n"));

@@ -185,12 +185,12 @@ fn unmapped_chips_have_the_programs_numbers_in_every_ledger() {
 fn numbers_that_two_chips_had_are_no_names() {
     let chip = |unique_id: Option<u64>| LedgerChip { metal_id: Some(0), unique_id };
     let allocators = [Some(70), Some(71), None].map(|unique_id| allocator(0, chip(unique_id), true, vec![row(Kind::Dram, 4096, 8192)]));
-    let told = |allocators: &[LedgerAllocator]| {
+    let unique_ids = |allocators: &[LedgerAllocator]| {
         let snapshot = with_ledger(&crossed(), None, true, allocators.to_vec());
         snapshot.processes[0].unmapped.iter().map(|chip| (chip.id, chip.unique_id)).collect::<Vec<_>>()
     };
-    assert_eq!(told(&allocators), [(0, Err(Missing::NoSource)), (70, Ok(70)), (71, Ok(71))]);
-    assert_eq!(told(&allocators[1..]), [(0, Ok(71))]);
+    assert_eq!(unique_ids(&allocators), [(0, Err(Missing::NoSource)), (70, Ok(70)), (71, Ok(71))]);
+    assert_eq!(unique_ids(&allocators[1..]), [(0, Ok(71))]);
 }
 
 /// The service's ledger and the process's own ledger describe the same memory, so the memory is listed only once.
@@ -201,9 +201,9 @@ fn a_ledger_reported_twice_is_listed_once() {
     let own = sample.ledgers[0].content.as_mut().unwrap();
     own.circulars =
         vec![LedgerCircular { allocator: 0, chip: None, program: 1, address: 0, size: 64, cores: [0, 0, 1, 1], is_global: false }];
-    let mut heard = sample.ledgers[0].clone();
-    heard.content.as_mut().unwrap().writer = LedgerWriter::Service;
-    sample.ledgers.push(heard);
+    let mut reported = sample.ledgers[0].clone();
+    reported.content.as_mut().unwrap().writer = LedgerWriter::Service;
+    sample.ledgers.push(reported);
     let snapshot = Snapshot::derive(&sample, None);
     assert_eq!((snapshot.allocators.len(), snapshot.circulars.len()), (1, 1));
 }
