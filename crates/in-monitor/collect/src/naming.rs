@@ -86,7 +86,6 @@ mod tests {
     use std::fs;
     use std::io::Write;
     use std::os::unix::net::UnixListener;
-    use std::time::Instant;
 
     use super::*;
     use ttmon_model::Missing;
@@ -120,9 +119,8 @@ mod tests {
             let [process] = processes;
             process.facts.unwrap().user
         };
-        let begun = Instant::now();
+        // A sample that waited for the answer would never return.
         assert!((0..1000).all(|millis| sample(millis).is_none()));
-        assert!(begun.elapsed() < Duration::from_secs(20), "no sample waits for an answer: {:?}", begun.elapsed());
         let (mut peer, _) = listener.accept().unwrap();
         peer.write_all(b"{\"parameters\":{\"record\":{\"userName\":\"ana\",\"uid\":5000}}}\0").unwrap();
         assert_eq!(sample(1500).as_deref(), Some("ana"));

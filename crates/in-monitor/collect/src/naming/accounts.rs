@@ -342,9 +342,8 @@ mod tests {
         accounts.name(&root, 7001, Duration::ZERO);
         let Some(NameQuery { lookup: NameLookup::Getent(child, _), .. }) = accounts.pending.first() else { panic!("{accounts:?}") };
         let pid = rustix::process::Pid::from_child(child);
-        let begun = Instant::now();
         accounts.wait(Duration::ZERO, Duration::from_millis(20));
-        assert!(begun.elapsed() < Duration::from_secs(10) && accounts.is_waiting());
+        assert!(accounts.is_waiting());
         accounts.collect(DEADLINE);
         assert!(!accounts.is_waiting());
         while !accounts.ending.is_empty() {
