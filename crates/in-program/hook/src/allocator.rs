@@ -9,7 +9,7 @@ use ttmon_ledger::writer::{Key, SelfCheck, Session};
 
 use crate::buffer::{self, BufferFacts};
 use crate::calls::Call;
-use crate::check;
+use crate::check::{self, Checking};
 use crate::coverage::{Feature, hit};
 use crate::device::Device;
 use crate::errno::{is_off, quietly, swiftly};
@@ -192,7 +192,7 @@ fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize,
     let is_known = tables::to_add(facts.kind, address, |session, tables| {
         tables.hit(session, Feature::Allocations);
         let Some(known) = tables.find(this) else { return false };
-        is_due = known.schedule.tick() && !known.is_unchecked;
+        is_due = known.schedule.tick() && known.checking == Checking::On;
         record(session, known, facts, address, flags, from);
         true
     });
@@ -219,8 +219,8 @@ fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts:
 #[inline]
 fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &BufferFacts, address: u64, flags: u16, from: &Origin) {
     let operation = operation::number(session, from.name.as_ref());
-    if flags & flag::PER_CORE != 0 && !known.is_unchecked {
-        known.is_unchecked = true;
+    if flags & flag::PER_CORE != 0 && known.checking == Checking::On {
+        known.checking = Checking::Off;
         hit(Feature::PerCore);
         session.check(known.id, SelfCheck::PerCore);
     }
@@ -278,7 +278,7 @@ fn freed_all(call: &Call, library: &'static Library, this: usize) {
         if let Some(known) = tables.find(this) {
             session.free_all(known.id);
             // The free also removed the blocks without buffers.
-            known.is_unchecked = false;
+            known.checking = Checking::On;
         }
     });
 }
@@ -308,7 +308,7 @@ fn restored(this: usize) {
         if let Some(known) = tables.find(this) {
             session.free_all(known.id);
             session.check(known.id, SelfCheck::Restored);
-            known.is_unchecked = true;
+            known.checking = Checking::Off;
         }
     });
 }

@@ -26,22 +26,22 @@ pub(crate) struct BufferFacts {
     pub(crate) cores: u32,
 }
 
-/// How a library's buffers are read.
+/// How a library's buffers are read. The first is 0, so that the static table of libraries takes no space in the hook's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ReadMethod {
+    /// No other method is possible.
+    Unsupported,
     Functions,
     OldLayout,
-    /// Neither is possible.
-    Unsupported,
 }
 
 impl ReadMethod {
     #[inline(always)]
     pub(crate) fn from_number(number: u8) -> Self {
         match number {
-            0 => Self::Functions,
-            1 => Self::OldLayout,
+            1 => Self::Functions,
+            2 => Self::OldLayout,
             _ => Self::Unsupported,
         }
     }

@@ -13,6 +13,16 @@ use crate::library::Library;
 use crate::symbols::Symbol;
 use crate::tables;
 
+/// Whether an allocator is compared. The numbers leave 0 for `None`, so that the static table of allocators takes no space in the hook's
+/// file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Checking {
+    On = 1,
+    /// The allocator's own statistics count something else.
+    Off = 2,
+}
+
 /// When an allocator is compared next, in events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckSchedule {
@@ -64,7 +74,7 @@ pub(crate) fn compare(call: &Call, library: &'static Library, pointer: usize) {
         let known = tables.find(pointer)?;
         known.schedule.rest(LATER);
         let figures = BANKED.map(|(kind, _)| session.allocated(known.id, kind).unwrap_or(0));
-        (!known.is_unchecked).then_some((figures, known.description.geometry))
+        (known.checking == Checking::On).then_some((figures, known.description.geometry))
     });
     let (Some(before), Some(Some((figures, geometry)))) = (before, known) else { return };
     hit(Feature::SelfCheck);

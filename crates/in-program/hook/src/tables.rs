@@ -11,7 +11,7 @@ use ttmon_ledger::layout::{Lost, kind, origin};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, Session};
 
 use crate::buffer::BufferFacts;
-use crate::check::CheckSchedule;
+use crate::check::{CheckSchedule, Checking};
 use crate::coverage::{Feature, cover};
 use crate::device::{CHIPS_MAX, Device};
 use crate::fast_path::HOT;
@@ -28,8 +28,7 @@ const ALLOCATORS_MAX: usize = 256;
 pub(crate) struct Allocator {
     pub(crate) id: AllocatorId,
     pub(crate) schedule: CheckSchedule,
-    /// The allocator's own statistics count something else, so they are not compared.
-    pub(crate) is_unchecked: bool,
+    pub(crate) checking: Checking,
     /// Offset of the start of L1 above its base.
     pub(crate) shrunk: u64,
     pub(crate) description: Description,
@@ -215,7 +214,7 @@ impl Tables {
             cover(session, library);
             let description = *description;
             *self.allocators.get_mut(place)? =
-                Some(Allocator { id, schedule: CheckSchedule::NEW, is_unchecked: false, shrunk: 0, description });
+                Some(Allocator { id, schedule: CheckSchedule::NEW, checking: Checking::On, shrunk: 0, description });
             self.used = self.used.max(place + 1);
         }
         self.find(pointer)
