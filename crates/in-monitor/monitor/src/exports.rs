@@ -283,7 +283,7 @@ const SIZE: Failure = Failure::BadArgument(
 );
 
 /// Fills a struct of the caller, from its second field on. If the library is newer than the caller's header, its structs may be longer, and
-/// the caller gets only the fields that it has. If the library is older, it returns an error, because a missing figure would look like the
+/// the caller gets only the fields that it has. If the library is older, it returns an error, because a missing figure would read as the
 /// number zero.
 ///
 /// # Safety

@@ -213,8 +213,8 @@ struct Newest {
 impl Watch {
     fn new(root: Root, scope: LedgerScope) -> Result<Self, Error> {
         let ledgers = Ledgers { scope, ..Options::default().ledgers };
-        // With the default sampling, files are opened, read and closed, because the program may have few descriptors. Threads read the files,
-        // because a program with threads must not be forked.
+        // With the default sampling, files are opened, read and closed, because the program may have few descriptors. Threads read the
+        // files, because a program with threads must not be forked.
         let options = Options { isolation: Isolation::Threads, ledgers, ..Options::default() };
         let machine = Machine::new(root.clone(), options).map_err(Error::Machine)?;
         Ok(Self { root, scope, machine, newest: None })

@@ -141,14 +141,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_does_not_fit_is_no_place() {
+    fn a_path_that_does_not_fit_is_refused() {
         assert!(Address::new(b"", b"/ttmon/handover.sock").is_none());
         assert!(Address::new(&[b'x'; 107], b"").is_some());
         assert!(Address::new(&[b'x'; 107], b"y").is_none());
     }
 
     #[test]
-    fn a_place_each_line() {
+    fn each_line_is_a_path() {
         let count = |lines: &[u8]| addresses(lines).iter().flatten().count();
         assert_eq!(
             (count(b""), count(b"/a/b"), count(b"/a/b\n/c"), count(b"\n/c\n"), count(b"/1\n/2\n/3\n/4\n/5")),

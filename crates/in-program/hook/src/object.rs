@@ -56,7 +56,7 @@ impl Object {
         Self::search(Which::After(number))
     }
 
-    /// Whether this is the main program. The loader gives it no name, and looks up its symbols in all objects, including preloaded ones.
+    /// Whether this is the main program. The loader gives it no name, and resolves its symbols in all objects, including preloaded ones.
     pub(crate) fn is_program(&self) -> bool {
         self.path.first() == Some(&0)
     }

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs() {
+    fn lines_are_found_in_tables_of_pairs() {
         // Two instructions of line 11, one without a line, then line 9 after a large delta.
         let table = [4, 1, 2, 0x80, 0, 127, 0, 127, 4, 0];
         assert_eq!(lines(Format::Pairs, &table, &[0, 3, 4, 6, 9, 10]), [Some(11), Some(11), None, Some(265), Some(265), None]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn locations() {
+    fn lines_are_found_in_tables_of_locations() {
         let table = [
             0x80 | 3 << 3 | 1,
             0x11, // two units, column only
@@ -133,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end(table in prop::collection::vec(any::<u8>(), 0..300), first in any::<u32>(), offset in any::<u32>()) {
+        fn decoding_ends_for_any_bytes(table in prop::collection::vec(any::<u8>(), 0..300), first in any::<u32>(), offset in any::<u32>()) {
             find(Format::Pairs, table.iter().copied(), first, offset);
             find(Format::Locations, table.iter().copied(), first, offset);
         }

@@ -153,7 +153,7 @@ fn compare_embedded(is_static: bool) {
 /// Frames belong to the interpreter itself (`own`), to the one around a sub-interpreter (`outer`), or are missing (`none`). They never
 /// belong to any other.
 #[test]
-fn an_embedded_python_and_its_sub_interpreters() {
+fn an_embedded_python_and_its_sub_interpreters_are_walked() {
     compare_embedded(false);
 }
 

@@ -139,7 +139,7 @@ fn buffers_are_collected_in_place() {
 
 /// Reads a process whose descriptors are all closed, like a user would.
 #[test]
-fn through_the_memory_of_a_process() {
+fn a_ledger_is_read_from_the_memory_of_a_process() {
     let writer = writer(ClockChoice::Auto);
     let allocator = writer.session().unwrap().open_allocator(&spec(&[])).unwrap();
     writer.session().unwrap().insert(key(allocator, 0, 1), &Buffer { size: 77, ..Buffer::default() }).unwrap();
@@ -175,7 +175,7 @@ fn live_entries_are_listed_up_to_a_limit() {
 }
 
 #[test]
-fn recycled_allocators() {
+fn recycled_allocators_are_told_apart() {
     let writer = writer(ClockChoice::Auto);
     let open = |n: u64| {
         let mut session = writer.session().unwrap();
@@ -202,7 +202,7 @@ fn recycled_allocators() {
 
 /// The table has room for 1,024.
 #[test]
-fn more_than_the_table_lists() {
+fn unlisted_buffers_are_counted() {
     let writer = writer(ClockChoice::Auto);
     let allocator = writer.session().unwrap().open_allocator(&spec(&[])).unwrap();
     for n in 0..1_500 {
@@ -234,7 +234,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn like_a_plain_map(script in prop::collection::vec(step(), 1..400)) {
+    fn reader_and_writer_agree_with_a_map(script in prop::collection::vec(step(), 1..400)) {
         let writer = writer(ClockChoice::Auto);
         let allocator = writer.session().unwrap().open_allocator(&spec(&[])).unwrap();
         let read = reader(&writer);

@@ -29,7 +29,7 @@ fn the_full_layout_is_as_long_as_the_page_says() {
 }
 
 #[test]
-fn identity() {
+fn the_identity_is_read() {
     let mut region = Encoder::new(Shape::small());
     region.put32(0x084, 3);
     region.put64(0x098, 77);
@@ -52,7 +52,7 @@ fn identity() {
 }
 
 #[test]
-fn identity_of_little() {
+fn an_unknown_writer_and_a_broken_name_are_read() {
     let mut region = Encoder::new(Shape::small());
     region.put32(0x084, 9);
     region.text(0x0F0, &[0xFF; 64]);
@@ -83,7 +83,7 @@ fn counters() {
 }
 
 #[test]
-fn allocator() {
+fn an_allocator_is_read() {
     for shape in shapes() {
         let mut region = Encoder::new(shape);
         let at = Encoder::at(region.allocators, 2);
@@ -134,7 +134,7 @@ fn allocator() {
 }
 
 #[test]
-fn row() {
+fn a_row_is_read() {
     for shape in shapes() {
         let mut region = Encoder::new(shape);
         region.open_allocator(1, 4);
@@ -173,7 +173,7 @@ fn row() {
 }
 
 #[test]
-fn entries_and_tags() {
+fn entries_are_read_with_their_tags() {
     for shape in shapes() {
         let mut region = filled(shape, 3, 4096);
         let at = Encoder::at(region.tags, 1);
@@ -196,7 +196,7 @@ fn entries_and_tags() {
 }
 
 #[test]
-fn stacks() {
+fn stacks_are_read() {
     for shape in shapes() {
         let mut region = filled(shape, 3, 4096);
         for (record, file, function) in [(0, "/home/me/model.py", "Decoder.forward"), (1, "/lib/ttnn/decorators.py", "__call__")] {
@@ -267,7 +267,7 @@ fn free_and_dead_entries_are_not_live() {
 }
 
 #[test]
-fn events() {
+fn events_are_read() {
     for shape in shapes() {
         let mut region = filled(shape, 10, 64);
         let entry = Entry { tag: 3, row: 9, operation: 2, stack: 5, ..Entry::example(11, 9, 64) };
@@ -301,7 +301,7 @@ fn events() {
 }
 
 #[test]
-fn events_that_are_gone() {
+fn overwritten_events_are_counted() {
     // The ring has 256 records; there were 300 events.
     let region = filled(Shape { entries: 300, ..Shape::small() }, 300, 64);
     let reader = open(&region.bytes).unwrap();
@@ -315,7 +315,7 @@ fn events_that_are_gone() {
 }
 
 #[test]
-fn events_of_recycled_rows() {
+fn events_of_recycled_rows_are_left_out() {
     let mut region = filled(Shape::small(), 20, 64);
     region.put64(0x288, 16);
     let recorded = open(&region.bytes).unwrap().events(0).unwrap();
@@ -323,7 +323,7 @@ fn events_of_recycled_rows() {
 }
 
 #[test]
-fn at_an_offset_as_in_the_memory_of_a_process() {
+fn a_ledger_is_read_at_an_offset() {
     let region = filled(Shape::small(), 5, 64);
     let mut bytes = vec![0xEE; 8192];
     bytes.extend_from_slice(&region.bytes);

@@ -36,7 +36,7 @@ fn circular(region: &mut Encoder, slot: u32, event: u64, cores: [u8; 4], allocat
 }
 
 #[test]
-fn circulars() {
+fn live_circular_buffers_are_read() {
     for shape in shapes() {
         let mut region = Encoder::new(shape);
         region.open_allocator(1, 4);
@@ -62,7 +62,7 @@ fn circulars() {
 }
 
 #[test]
-fn launches_and_coverage() {
+fn launches_and_coverage_are_read() {
     for shape in shapes() {
         let mut region = Encoder::new(shape);
         let at = Encoder::at(region.launches, 2);
@@ -134,7 +134,7 @@ fn coverage_that_changes_is_not_torn() {
 }
 
 #[test]
-fn failures() {
+fn refusals_are_read_with_their_names() {
     for shape in shapes() {
         let mut region = Encoder::new(shape);
         region.put64(0x218, 2);

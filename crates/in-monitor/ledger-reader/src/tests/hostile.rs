@@ -70,7 +70,7 @@ fn refused(bytes: &[u8]) -> ReadError {
 }
 
 #[test]
-fn not_files() {
+fn other_kinds_of_files_are_refused() {
     assert_eq!(Region::open(File::open("/dev/zero").unwrap()).unwrap_err(), ReadError::NotRegular);
     assert_eq!(Region::open(File::open("/dev/shm").unwrap()).unwrap_err(), ReadError::NotRegular);
     let directory = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ fn not_files() {
 }
 
 #[test]
-fn not_ledgers() {
+fn files_without_a_ledger_are_refused() {
     assert_eq!(refused(b""), ReadError::TooShort);
     assert_eq!(refused(b"TTMONLD"), ReadError::TooShort);
     assert_eq!(refused(&[0; 4096]), ReadError::NotReady);
@@ -96,7 +96,7 @@ fn not_ledgers() {
 }
 
 #[test]
-fn versions() {
+fn another_major_version_is_refused() {
     let mut region = Encoder::new(Shape::small());
     region.put16(0x00A, 7);
     assert!(open(&region.bytes).is_ok(), "a later minor version");
@@ -114,7 +114,7 @@ fn versions() {
 }
 
 #[test]
-fn cut_short() {
+fn a_truncated_ledger_is_refused() {
     let region = filled(Shape::small(), 20, 64);
     let places = [region.allocators, region.rows, region.tags, region.peak_copies, region.events, region.entries];
     let more = [region.circulars, region.launches, region.coverage, region.failures, region.left, region.shared];
@@ -135,7 +135,7 @@ fn cut_short() {
 }
 
 #[test]
-fn broken_geometry() {
+fn broken_geometry_is_refused() {
     let whole = filled(Shape::small(), 20, 64);
     let check = |offset: u64, value: &[u8]| {
         let mut region = whole.clone();
@@ -162,7 +162,7 @@ fn broken_geometry() {
 }
 
 #[test]
-fn huge_counts() {
+fn huge_counts_are_limited() {
     for value in [u64::MAX, 1 << 63, 1 << 32, 1 << 20] {
         let mut region = filled(Shape::small(), 20, 64);
         for offset in (0x200..0x2A0).step_by(8).chain((0x2F0..0x338).step_by(8)).chain([0x348]) {
@@ -207,7 +207,7 @@ fn cost_of_all(file: File) -> (u64, u64) {
 
 /// A sparse terabyte, and a full table of zeros: the cost is limited by the tables, not by the file.
 #[test]
-fn sparse_and_vast() {
+fn a_vast_sparse_file_costs_few_reads() {
     let region = Encoder::new(Shape::full(1 << 20));
     let file = tempfile::tempfile_in("/dev/shm").unwrap();
     file.write_all_at(&region.bytes[..0x1000], 0).unwrap();
@@ -218,7 +218,7 @@ fn sparse_and_vast() {
 }
 
 #[test]
-fn odd_for_ever() {
+fn a_ledger_that_is_never_complete_costs_few_reads() {
     let mut region = filled(Shape::small(), 20, 64);
     region.put64(0x200, u64::MAX);
     let (reads, _) = cost_of_all(file(&region.bytes));
@@ -226,7 +226,7 @@ fn odd_for_ever() {
 }
 
 #[test]
-fn random_bytes_behind_a_good_geometry() {
+fn random_bytes_after_a_valid_geometry_are_read() {
     let mut region = Encoder::new(Shape::full(1 << 14));
     let mut state = 0x1234_5678_9ABC_DEF0_u64;
     for offset in (0x080..region.bytes.len() as u64)
@@ -262,7 +262,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn patches_anywhere(
+    fn any_patched_ledger_is_read_or_refused(
         patches in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u64>(), 0..3_u64, Just(u64::MAX)]), 0..40),
         spare_geometry in any::<bool>(),
     ) {

@@ -24,12 +24,12 @@ struct State {
     memory: Vec<u8>,
     stores: VecDeque<(u64, u64)>,
     /// The number of pieces that are read before a number of stores, repeated.
-    pace: Vec<(u32, u32)>,
-    beat: usize,
+    turns: Vec<(u32, u32)>,
+    turn: usize,
     pieces: u32,
 }
 
-/// Flag in a pace: the number counts complete events instead of stores.
+/// Flag in a turn: the number counts complete events instead of stores.
 const EVENTS: u32 = 1 << 31;
 
 /// Bytes per read: one word, so that records are torn wherever possible.
@@ -37,11 +37,11 @@ const PIECE: usize = 8;
 
 impl State {
     fn piece_read(&mut self) {
-        let (pieces, stores) = self.pace[self.beat % self.pace.len()];
+        let (pieces, stores) = self.turns[self.turn % self.turns.len()];
         self.pieces += 1;
         if self.pieces > pieces {
             self.pieces = 0;
-            self.beat += 1;
+            self.turn += 1;
             self.store(stores);
         }
     }
@@ -71,7 +71,7 @@ impl ReadAt for Shared {
     }
 }
 
-/// A script that is played to a reader at a pace.
+/// A script that is played to a reader in turns.
 struct Playback {
     model: Model,
     shared: Shared,
@@ -79,7 +79,7 @@ struct Playback {
 }
 
 impl Playback {
-    fn new(shape: Shape, script: &[Step], pace: &[(u32, u32)]) -> Self {
+    fn new(shape: Shape, script: &[Step], turns: &[(u32, u32)]) -> Self {
         let mut model = Model::new(shape);
         let memory = model.bytes();
         for &step in script {
@@ -87,7 +87,7 @@ impl Playback {
         }
         let length = memory.len() as u64;
         let stores = std::mem::take(&mut model.stores);
-        let state = State { memory, stores, pace: pace.to_vec(), beat: 0, pieces: 0 };
+        let state = State { memory, stores, turns: turns.to_vec(), turn: 0, pieces: 0 };
         let shared = Shared(Arc::new(Mutex::new(state)));
         let region = Region::over(Box::new(shared.clone()), 0, length).unwrap();
         Self { model, shared, region }
@@ -202,17 +202,17 @@ proptest! {
     #[test]
     fn lists_are_exact_between_any_two_stores(
         script in prop::collection::vec(step(), 1..150),
-        pace in prop::collection::vec((0..4_000_u32, 0..120_u32), 1..12),
+        turns in prop::collection::vec((0..4_000_u32, 0..120_u32), 1..12),
         repair in prop::option::of(0..150_usize),
     ) {
         let mut script = script;
         if let Some(at) = repair.filter(|&at| at < script.len()) {
             script[at] = Step::Repair;
         }
-        // Ensures that every pace makes progress.
-        let mut pace = pace;
-        pace.push((2_000, 40));
-        Playback::new(Shape::small(), &script, &pace).run();
+        // Ensures that every list of turns makes progress.
+        let mut turns = turns;
+        turns.push((2_000, 40));
+        Playback::new(Shape::small(), &script, &turns).run();
     }
 }
 

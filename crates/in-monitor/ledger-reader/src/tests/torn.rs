@@ -39,7 +39,7 @@ fn an_allocation_that_did_not_become_live_does_not() {
 }
 
 #[test]
-fn a_free_before_its_figures() {
+fn a_free_without_its_figures_counts() {
     let mut region = stopped(4);
     let copy = Encoder::at(region.peak_copies, 3);
     for (word, value) in Entry::example(2, 0, 100).words().into_iter().enumerate() {
@@ -74,7 +74,7 @@ fn a_member_in_the_table_and_in_the_peak_copies_counts_once() {
 }
 
 #[test]
-fn a_member_noted_as_lost_and_not_yet_free() {
+fn a_member_that_is_lost_and_still_live_counts_once() {
     let mut region = stopped(4);
     let row = Encoder::at(region.rows, 0);
     // A fifth one was freed before, so that the peak exceeds the live bytes.
@@ -87,7 +87,7 @@ fn a_member_noted_as_lost_and_not_yet_free() {
 }
 
 #[test]
-fn a_free_all_before_its_figures() {
+fn a_free_all_without_its_figures_counts() {
     let mut region = stopped(4);
     region.put64(Encoder::at(region.rows, 0), 5);
     let listing = list(&open(&region.bytes).unwrap());

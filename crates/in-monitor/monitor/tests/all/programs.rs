@@ -31,7 +31,7 @@ fn c_and_cpp_see_what_ttmon_sees() {
 }
 
 #[test]
-fn a_guests_manners() {
+fn the_library_does_not_disturb_its_program() {
     if !has("cc") {
         return;
     }

@@ -48,7 +48,8 @@ static void check(int32_t code) {
 static void device(ttmon_monitor *monitor, uint32_t id) {
     ttmon_system_stats stats = {.struct_size = sizeof stats};
     check(ttmon_monitor_system_stats(monitor, id, &stats));
-    printf("system %u state=%s health=%s", (unsigned)stats.device, ttmon_monitor_state_name(stats.state), ttmon_monitor_health_name(stats.health));
+    printf("system %u state=%s", (unsigned)stats.device, ttmon_monitor_state_name(stats.state));
+    printf(" health=%s", ttmon_monitor_health_name(stats.health));
     figure("dram_total", stats.dram_total);
     figure("dram_used", stats.dram_used);
     figure("dram_free", stats.dram_free);

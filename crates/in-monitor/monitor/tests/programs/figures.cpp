@@ -22,26 +22,28 @@ std::string text(const ttmon::Reading<double>& reading) {
 void kinds(const std::string& what, const ttmon::PerKind<ttmon::ProcessKind>& kinds) {
     for (std::uint8_t kind = 0; kind < kinds.size(); ++kind) {
         const auto& one = kinds[kind];
-        std::cout << what << " " << name(static_cast<ttmon::Kind>(kind)) << " used=" << text(one.used) << " allocated=" << text(one.allocated)
-                  << " peak=" << text(one.peak) << " peak_time_ns=" << text(one.peak_time_ns) << " count=" << text(one.count)
-                  << " source=" << text(one.source) << "\n";
+        std::cout << what << " " << name(static_cast<ttmon::Kind>(kind)) << " used=" << text(one.used)
+                  << " allocated=" << text(one.allocated) << " peak=" << text(one.peak)
+                  << " peak_time_ns=" << text(one.peak_time_ns) << " count=" << text(one.count) << " source=" << text(one.source) << "\n";
     }
 }
 
 void device(const ttmon::SystemMemoryMonitor& monitor, std::uint32_t id) {
     const auto stats = monitor.system_stats(id).value();
-    std::cout << "system " << stats.device << " state=" << stats.state << " health=" << stats.health << " dram_total=" << text(stats.dram_total)
-              << " dram_used=" << text(stats.dram_used) << " dram_free=" << text(stats.dram_free) << " l1_total=" << text(stats.l1_total)
+    std::cout << "system " << stats.device << " state=" << stats.state << " health=" << stats.health
+              << " dram_total=" << text(stats.dram_total) << " dram_used=" << text(stats.dram_used)
+              << " dram_free=" << text(stats.dram_free) << " l1_total=" << text(stats.l1_total)
               << " l1_used=" << text(stats.l1_used) << " l1_free=" << text(stats.l1_free) << " processes=" << stats.processes
               << " untracked=" << stats.untracked_processes << " hidden=" << stats.hidden_processes
-              << " temperature=" << text(stats.temperature) << " power=" << text(stats.power) << " aiclk_mhz=" << text(stats.aiclk_mhz) << "\n";
+              << " temperature=" << text(stats.temperature) << " power=" << text(stats.power)
+              << " aiclk_mhz=" << text(stats.aiclk_mhz) << "\n";
     const auto detailed = monitor.detailed_stats(id).value();
     for (std::uint8_t kind = 0; kind < TTMON_KINDS; ++kind) {
         const auto& one = detailed.kinds[static_cast<ttmon::Kind>(kind)];
         std::cout << "kind " << detailed.device << " " << name(static_cast<ttmon::Kind>(kind)) << " total=" << text(one.total)
                   << " capacity=" << text(one.capacity) << " used=" << text(one.used) << " allocated=" << text(one.allocated)
-                  << " free=" << text(one.free) << " peak=" << text(one.peak) << " count=" << text(one.count) << " source=" << text(one.source)
-                  << "\n";
+                  << " free=" << text(one.free) << " peak=" << text(one.peak) << " count=" << text(one.count)
+                  << " source=" << text(one.source) << "\n";
     }
     for (const auto& allocator : detailed.allocators) {
         for (std::uint8_t kind = 0; kind < TTMON_KINDS; ++kind) {
@@ -72,7 +74,8 @@ int main(int argc, char** argv) {
     ttmon::SystemMemoryMonitor first{std::string(argv[1])};
     const ttmon::SystemMemoryMonitor monitor = std::move(first);
     const auto ids = monitor.device_ids();
-    if (ids.size() != monitor.device_count().value() || monitor.system_stats(4000) || monitor.detailed_stats(4000) || monitor.process_stats(0)) {
+    bool has_unknown = monitor.system_stats(4000) || monitor.detailed_stats(4000) || monitor.process_stats(0);
+    if (ids.size() != monitor.device_count().value() || has_unknown) {
         return 3;
     }
     for (const auto id : ids) {

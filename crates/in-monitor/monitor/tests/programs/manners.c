@@ -112,7 +112,7 @@ static void handle(int signal) {
     }
 }
 
-/* With the signal blocked here, the kernel looks for another thread that would take it: there must be none. */
+/* With the signal blocked here, the kernel searches another thread that would take it: there must be none. */
 static void signals_are_the_programs(void) {
     struct sigaction action;
     sigset_t set, pending;

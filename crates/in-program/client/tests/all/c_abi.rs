@@ -130,32 +130,32 @@ fn every_function_on_and_off_shared_and_static() {
 }
 
 #[test]
-fn reports_in_a_handler_of_exit() {
+fn a_handler_of_exit_may_report() {
     let Some(workshop) = Workshop::open() else { return };
     succeeds(&mut tracked(&workshop.build("at_exit.c", Link::Shared, &[])));
     succeeds(&mut tracked(&workshop.build("at_exit.c", Link::Static, &[])));
 }
 
 #[test]
-fn a_fork_in_the_middle() {
+fn a_forked_child_reports_to_its_own_ledger() {
     let Some(workshop) = Workshop::open() else { return };
     succeeds(&mut tracked(&workshop.build("fork_in_the_middle.c", Link::Shared, &[])));
 }
 
 #[test]
-fn many_threads() {
+fn many_threads_report_at_once() {
     let Some(workshop) = Workshop::open() else { return };
     succeeds(&mut tracked(&workshop.build("many_threads.c", Link::Shared, &[])));
 }
 
 #[test]
-fn all_descriptors_closed() {
+fn a_program_that_closed_its_descriptors_may_report() {
     let Some(workshop) = Workshop::open() else { return };
     succeeds(&mut tracked(&workshop.build("closed_descriptors.c", Link::Shared, &[])));
 }
 
 #[test]
-fn threads_cancelled_while_they_report() {
+fn threads_may_be_cancelled_while_they_report() {
     let Some(workshop) = Workshop::open() else { return };
     let program = workshop.build("cancelled.c", Link::Shared, &[]);
     succeeds(tracked(&program).arg("deferred"));
@@ -166,7 +166,7 @@ fn threads_cancelled_while_they_report() {
 }
 
 #[test]
-fn a_signal_handler_that_reports() {
+fn a_signal_handler_may_report() {
     let Some(workshop) = Workshop::open() else { return };
     succeeds(&mut tracked(&workshop.build("signal_handler.c", Link::Shared, &[])));
 }

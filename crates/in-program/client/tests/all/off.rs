@@ -6,11 +6,11 @@ use ttmon_client::*;
 use ttmon_testing::is_alone;
 
 #[test]
-fn off_until_started() {
+fn tracking_is_off_until_it_is_started() {
     let without_variables = |command: &mut Command| {
         command.env_remove("TT_ALLOC_TRACKING_ENABLED").env_remove("TTMON_TRACKING");
     };
-    if !is_alone("off::off_until_started", without_variables) {
+    if !is_alone("off::tracking_is_off_until_it_is_started", without_variables) {
         return;
     }
     let has_ledger = || std::fs::read_to_string("/proc/self/maps").unwrap().contains("ttmon-ledger");

@@ -26,7 +26,8 @@
     } while (0)
 
 enum { ENTRIES = 0x068, PID = 0x080, ENTRIES_USED = 0x208, LIVE_ENTRIES = 0x220, LIVE_BYTES = 0x228, LOST = 0x240 };
-enum { LOST_REENTRY = LOST, LOST_LOCK_TIMEOUT = LOST + 8, LOST_UNKNOWN_FREE = LOST + 16, LOST_AMBIGUOUS_FREE = LOST + 24, LOST_REPLACED = LOST + 32, LOST_SIZE = LOST + 40 };
+enum { LOST_REENTRY = LOST, LOST_LOCK_TIMEOUT = LOST + 8, LOST_UNKNOWN_FREE = LOST + 16 };
+enum { LOST_AMBIGUOUS_FREE = LOST + 24, LOST_REPLACED = LOST + 32, LOST_SIZE = LOST + 40 };
 
 /* The mapping of this very process (a forked child also has its parent's), or NULL. How many there are goes to *count. */
 static inline const volatile unsigned char *ledger(int *count) {

@@ -1,7 +1,7 @@
 // A stand-in for libtt_metal.so: the names, the layouts and the manners of the real one that the hook relies on, and nothing else.
 // Built by the tests in several shapes:
 //   -DOLD      Buffer without functions for size, type, layout and device (before 0.79)
-//   -DSHIFTED  with OLD: layouts that nobody knows, with words in them that look like addresses
+//   -DSHIFTED  with OLD: layouts that nobody knows, with words in them that seem to be addresses
 //   -DPOOR     without statistics, device opening, unique ids, programs: a version that exports little
 #include <cerrno>
 #include <cstdint>
@@ -112,7 +112,8 @@ public:
     std::uint32_t address_ = 0;
 };
 
-Buffer::Buffer(IDevice* device, std::uint64_t size, BufferType kind, std::uint64_t page, TensorMemoryLayout layout, AllocatorImpl* allocator) :
+Buffer::Buffer(
+    IDevice* device, std::uint64_t size, BufferType kind, std::uint64_t page, TensorMemoryLayout layout, AllocatorImpl* allocator) :
     device_(device), size_(size), kind_(kind), layout_(layout), page_(page), allocator_(allocator) {}
 std::uint32_t Buffer::address() const {
     if (!is_allocated_) throw std::runtime_error("not allocated");
@@ -260,8 +261,12 @@ public:
     void release_mesh_trace(const MeshTraceId& id);
     std::uint64_t traced_ = 0;
 };
-void MeshDeviceImpl::begin_mesh_trace(unsigned char queue, const MeshTraceId& id) { traced_ = traced_ * 10 + (queue == 1 && id.value_ == 3 ? 1 : 9); }
-void MeshDeviceImpl::end_mesh_trace(unsigned char queue, const MeshTraceId& id) { traced_ = traced_ * 10 + (queue == 1 && id.value_ == 3 ? 2 : 9); }
+void MeshDeviceImpl::begin_mesh_trace(unsigned char queue, const MeshTraceId& id) {
+    traced_ = traced_ * 10 + (queue == 1 && id.value_ == 3 ? 1 : 9);
+}
+void MeshDeviceImpl::end_mesh_trace(unsigned char queue, const MeshTraceId& id) {
+    traced_ = traced_ * 10 + (queue == 1 && id.value_ == 3 ? 2 : 9);
+}
 void MeshDeviceImpl::replay_mesh_trace(unsigned char queue, const MeshTraceId& id, bool blocking) {
     traced_ = traced_ * 10 + (queue == 1 && id.value_ == 3 && blocking ? 3 : 9);
 }

@@ -77,7 +77,8 @@ static std::string answer(const std::string& line) {
         std::uint64_t size, page;
         words >> mesh >> kind >> size >> page >> layout;
         int library = library_of.at(mesh);
-        void* buffer = function<void*(void*, int, std::uint64_t, std::uint64_t, int)>(library, "fake_buffer")(things[mesh], kind, size, page, layout);
+        auto* make = function<void*(void*, int, std::uint64_t, std::uint64_t, int)>(library, "fake_buffer");
+        void* buffer = make(things[mesh], kind, size, page, layout);
         if (what == "binaries") {
             function<void(void*, void*)>(library, "fake_load_binaries")(things[mesh], buffer);
             said << keep(library, buffer);
@@ -181,7 +182,8 @@ static std::string answer(const std::string& line) {
         int mesh, count;
         words >> mesh >> count;
         int library = library_of.at(mesh);
-        void* buffer = function<void*(void*, int, std::uint64_t, std::uint64_t, int)>(library, "fake_buffer")(things[mesh], 0, 1024, 256, 0);
+        auto* make = function<void*(void*, int, std::uint64_t, std::uint64_t, int)>(library, "fake_buffer");
+        void* buffer = make(things[mesh], 0, 1024, 256, 0);
         auto* take = function<std::uint64_t(void*)>(library, "fake_allocate");
         auto* give = function<void(void*)>(library, "fake_free");
         auto start = std::chrono::steady_clock::now();

@@ -380,7 +380,7 @@ fn an_unknown_layout_is_left_aside_and_said() {
 
 /// After a library was unloaded, its names are not used for another library at the same address.
 #[test]
-fn operations_of_a_library_that_takes_the_place_of_another() {
+fn a_library_at_the_address_of_another_has_its_own_operations() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.start_with(true, &[("TTMON_OPS", "1")]);
     program.load(&workshop.library("new"));

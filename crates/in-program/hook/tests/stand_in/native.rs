@@ -12,7 +12,7 @@ use super::Workshop;
 
 /// The stack of a program without Python has its source lines, resolved here from return addresses.
 #[test]
-fn stacks_of_machine_code() {
+fn threads_without_python_have_stacks_of_machine_code() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.start_with(true, &[("TTMON_OPS", "1"), ("TTMON_STACKS", "1")]);
     program.load(&workshop.library("new"));

@@ -273,13 +273,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_a_map_in_long_chains(steps in prop::collection::vec((any::<bool>(), 0_u32..300), 0..2000)) {
+        fn the_index_is_a_map_in_long_chains(steps in prop::collection::vec((any::<bool>(), 0_u32..300), 0..2000)) {
             check(&steps, crowded);
         }
     }
 
     #[test]
-    fn is_a_map_while_it_grows() {
+    fn the_index_is_a_map_while_it_grows() {
         let mut random = 1_u64;
         let mut steps = Vec::new();
         for round in 0..300_000_u32 {

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_thread_gets_an_error_and_does_not_block() {
+    fn the_holding_thread_gets_an_error_instead_of_a_deadlock() {
         let lock = started();
         assert_eq!(lock.take(), Ok(LockState::Clean));
         assert_eq!(lock.take(), Err(Lost::Reentry));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_once_then_only_tries_and_is_patient_again_after_success() {
+    fn after_a_timeout_the_lock_is_only_tried_until_a_thread_gets_it() {
         let lock = started();
         assert_eq!(lock.take(), Ok(LockState::Clean));
         thread::scope(|scope| {

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn halves() {
+    fn a_pair_has_both_halves() {
         assert_eq!((low(pair(1, 2)), high(pair(1, 2))), (1, 2));
     }
 }

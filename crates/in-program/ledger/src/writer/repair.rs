@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ended_inside() {
+    fn a_thread_that_ended_inside_an_event_is_repaired() {
         let (writer, id) = writer();
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_inside() {
+    fn a_panic_inside_an_event_is_repaired() {
         let (writer, id) = writer();
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let session = writer.session().expect("session");
@@ -182,7 +182,7 @@ mod tests {
 
     /// An incomplete circular buffer, a partly removed program, and a mark that two of three rows have.
     #[test]
-    fn programs_and_marks_half_done() {
+    fn incomplete_programs_and_marks_are_repaired() {
         let (writer, id) = writer();
         let circular = |program| Circular {
             allocator: id,
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_half_done_needs_no_repair() {
+    fn a_complete_event_needs_no_repair() {
         let (writer, _) = writer();
         thread::scope(|scope| {
             scope.spawn(|| mem::forget(writer.session().expect("session")));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_cancelled_inside() {
+    fn a_thread_cancelled_inside_an_event_is_repaired() {
         let (writer, id) = writer();
         let mut thread: libc::pthread_t = 0;
         // SAFETY: the function takes and returns a pointer. It may be unwound, which the C type does not express. The thread is joined

@@ -85,7 +85,7 @@ impl Session<'_> {
         references
     }
 
-    /// Stores another buffer at a live key, because the free was missed. It gets a later slot, so that a reader that looks up an entry
+    /// Stores another buffer at a live key, because the free was missed. It gets a later slot, so that a reader that finds an entry
     /// again does not confuse the two.
     #[cold]
     fn replace(&mut self, place: EntryRef, new: &NewEntry<'_>) -> Result<Stored, Lost> {

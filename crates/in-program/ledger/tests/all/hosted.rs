@@ -156,7 +156,7 @@ fn nothing_goes_unlisted_while_the_dead_take_room() {
 }
 
 #[test]
-fn texts_and_devices_up_to_the_last() {
+fn all_texts_and_devices_fit() {
     let file = file();
     let mut hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(VisibleDevicesVariable::All)).unwrap();
     for device in 0..256 {

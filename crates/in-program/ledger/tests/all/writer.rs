@@ -495,12 +495,12 @@ fn stress(threads: u64, rounds: u64) {
 }
 
 #[test]
-fn four_threads() {
+fn four_threads_leave_exact_figures() {
     stress(4, 100_000);
 }
 
 #[test]
-fn sixty_four_threads() {
+fn sixty_four_threads_leave_exact_figures() {
     stress(64, 3000);
 }
 

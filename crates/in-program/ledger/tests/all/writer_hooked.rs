@@ -363,7 +363,7 @@ fn buffers_left_by_a_free_all_are_found_before_and_after_the_sweep() {
 
 /// Unlisted buffers, and buffers that do not fit in the table, are still counted.
 #[test]
-fn more_left_than_there_is_room_for() {
+fn buffers_left_without_room_are_counted() {
     let writer = writer(1024);
     let id = open(&mut writer.session().expect("session"), 0);
     for _ in 0..6 {
@@ -477,7 +477,7 @@ fn a_free_that_did_not_happen_is_taken_back() {
 }
 
 #[test]
-fn self_checks() {
+fn results_of_self_checks_are_recorded() {
     let writer = writer(1024);
     let mut session = writer.session().expect("session");
     let id = open(&mut session, 0);

@@ -197,7 +197,7 @@ fn two_at_once_had_more_than_either() {
 
 /// There are records for 64 chips. For more chips, the rows give a lower bound.
 #[test]
-fn more_chips_than_records() {
+fn chips_without_a_record_keep_a_lower_bound() {
     let writer = writer(1024);
     for given_id in 0..70 {
         let chips =
