@@ -4,10 +4,12 @@
 //! chunks. Every request has one deadline up to the last byte, and a limit on the size of the answer. Only the lookup of a host name has no
 //! deadline, so a caller that must not wait uses a thread.
 
+mod address;
+mod address;
+mod error;
 mod events;
 pub mod fleet;
 mod past;
-mod place;
 mod post;
 mod stream;
 #[cfg(feature = "tls")]
@@ -15,7 +17,6 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "no_tls.rs"]
 mod tls;
-mod trouble;
 
 use std::io::{self, Read};
 use std::time::Duration;
@@ -24,50 +25,50 @@ use ttmon_model::Snapshot;
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::sample::Origin;
 
+pub use address::{BadAddress, ServiceAddress};
+pub use error::{RequestError, RootsError};
 pub use events::Events;
 pub use past::{Past, Series};
-pub use place::{BadPlace, ServicePlace};
 pub use post::{Credentials, Target, get, post};
 pub use tls::Roots;
-pub use trouble::{RootsError, Trouble};
 
 use stream::{Deadline, Stream};
 
 /// A service that accepts requests.
 #[derive(Debug)]
 pub struct Service {
-    place: ServicePlace,
+    address: ServiceAddress,
     token: Option<Credentials>,
     roots: Option<Roots>,
 }
 
 impl Service {
     /// Creates a service at an address, with an optional token. `https://` needs trusted certificates.
-    pub fn new(place: ServicePlace, token: Option<String>, roots: Option<Roots>) -> Self {
-        Self { place, token: token.map(Credentials::Bearer), roots }
+    pub fn new(address: ServiceAddress, token: Option<String>, roots: Option<Roots>) -> Self {
+        Self { address, token: token.map(Credentials::Bearer), roots }
     }
 
     /// Returns its address.
-    pub fn place(&self) -> &ServicePlace {
-        &self.place
+    pub fn address(&self) -> &ServiceAddress {
+        &self.address
     }
 
     /// Requests the newest snapshot.
-    pub fn snapshot(&self, patience: Duration) -> Result<Snapshot, Trouble> {
-        self.document("/api/v1/snapshot", patience)
+    pub fn snapshot(&self, timeout: Duration) -> Result<Snapshot, RequestError> {
+        self.document("/api/v1/snapshot", timeout)
     }
 
     /// Requests the newest snapshot, with the parts of another path.
-    pub fn document(&self, path: &str, patience: Duration) -> Result<Snapshot, Trouble> {
-        Ok(self.aged_document(path, patience)?.0)
+    pub fn document(&self, path: &str, timeout: Duration) -> Result<Snapshot, RequestError> {
+        Ok(self.aged_document(path, timeout)?.0)
     }
 
     /// Like `document`, but also returns the age of the snapshot at the time of the request, by the service's own clock. The clock of
     /// another host may be wrong.
-    pub fn aged_document(&self, path: &str, patience: Duration) -> Result<(Snapshot, Duration), Trouble> {
-        let deadline = Deadline::after(patience);
+    pub fn aged_document(&self, path: &str, timeout: Duration) -> Result<(Snapshot, Duration), RequestError> {
+        let deadline = Deadline::after(timeout);
         let (text, age) = self.answer(path, &deadline)?;
-        let mut snapshot = ttmon_json::read_within(&text, Some(deadline.instant())).map_err(|error| Trouble::unreadable(&error))?;
+        let mut snapshot = ttmon_json::read_within(&text, Some(deadline.instant())).map_err(|error| RequestError::unreadable(&error))?;
         if snapshot.origin == Origin::Local {
             snapshot.origin = Origin::Server;
         }
@@ -75,66 +76,66 @@ impl Service {
     }
 
     /// Requests the history of some devices and fields in full resolution, from this many seconds ago.
-    pub fn past(&self, since: Duration, fields: &[&str], devices: &[u32], patience: Duration) -> Result<Past, Trouble> {
+    pub fn past(&self, since: Duration, fields: &[&str], devices: &[u32], timeout: Duration) -> Result<Past, RequestError> {
         let devices: Vec<String> = devices.iter().map(u32::to_string).collect();
         let (since, fields, devices) = (since.as_secs(), fields.join(","), devices.join(","));
-        let deadline = Deadline::after(patience);
+        let deadline = Deadline::after(timeout);
         let path = format!("/api/v1/history?since={since}&fields={fields}&device={devices}");
         let (text, _) = self.answer(&path, &deadline)?;
-        Past::read(&text, Some(deadline.instant())).map_err(|error| Trouble::unreadable(&error))
+        Past::read(&text, Some(deadline.instant())).map_err(|error| RequestError::unreadable(&error))
     }
 
     /// Requests the text at a path.
-    pub fn get(&self, path: &str, patience: Duration) -> Result<String, Trouble> {
-        Ok(self.answer(path, &Deadline::after(patience))?.0)
+    pub fn get(&self, path: &str, timeout: Duration) -> Result<String, RequestError> {
+        Ok(self.answer(path, &Deadline::after(timeout))?.0)
     }
 
     /// Requests the text at a path. Returns it with its age.
-    fn answer(&self, path: &str, deadline: &Deadline) -> Result<(String, Duration), Trouble> {
+    fn answer(&self, path: &str, deadline: &Deadline) -> Result<(String, Duration), RequestError> {
         read_whole(self.ask(path, "application/json", deadline.clone())?, DOCUMENT_BYTES_MAX)
     }
 
-    /// Opens the events at a path. The header must arrive within `patience`; later silence is limited by `silence`.
-    pub fn events(&self, path: &str, patience: Duration, silence: Duration) -> Result<Events, Trouble> {
-        let deadline = Deadline::after(patience);
+    /// Opens the events at a path. The header must arrive within `timeout`; later silence is limited by `silence`.
+    pub fn events(&self, path: &str, timeout: Duration, silence: Duration) -> Result<Events, RequestError> {
+        let deadline = Deadline::after(timeout);
         Events::new(self.ask(path, "text/event-stream", deadline.clone())?, deadline, silence)
     }
 
-    fn ask(&self, path: &str, accept: &str, deadline: Deadline) -> Result<Box<dyn Stream>, Trouble> {
-        let stream = stream::open(&self.place, self.roots.as_ref(), deadline)?;
-        stream::get(stream, &self.place, path, accept, self.token.as_ref())
+    fn ask(&self, path: &str, accept: &str, deadline: Deadline) -> Result<Box<dyn Stream>, RequestError> {
+        let stream = stream::open(&self.address, self.roots.as_ref(), deadline)?;
+        stream::get(stream, &self.address, path, accept, self.token.as_ref())
     }
 }
 
 /// Reads an answer to its end. Returns its body and its age.
-fn read_whole(stream: Box<dyn Stream>, bytes_max: usize) -> Result<(String, Duration), Trouble> {
+fn read_whole(stream: Box<dyn Stream>, bytes_max: usize) -> Result<(String, Duration), RequestError> {
     let mut answer = Vec::new();
     match stream.take(bytes_max as u64 + 1).read_to_end(&mut answer) {
         // If a TLS peer closes without notice, the answer may be incomplete. The length below decides.
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(Trouble::silent(error)),
-        _ if answer.len() > bytes_max => Err(Trouble::Endless),
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(RequestError::silent(error)),
+        _ if answer.len() > bytes_max => Err(RequestError::Endless),
         _ => understand(answer),
     }
 }
 
 /// Returns the body of a successful answer, and its age.
-fn understand(mut answer: Vec<u8>) -> Result<(String, Duration), Trouble> {
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(Trouble::Half)?;
+fn understand(mut answer: Vec<u8>) -> Result<(String, Duration), RequestError> {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(RequestError::Half)?;
     let head: Vec<u8> = answer.drain(..end + 4).collect();
-    let (head, body) = (std::str::from_utf8(&head).map_err(|_| Trouble::NotText)?, answer);
+    let (head, body) = (std::str::from_utf8(&head).map_err(|_| RequestError::NotText)?, answer);
     let number = |wanted: &str| -> Option<u64> {
         let mut fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
         fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted))?.1.trim().parse().ok()
     };
     match head.lines().next().and_then(status) {
-        None => Err(Trouble::Strange("it does not speak HTTP".to_owned())),
-        Some(401 | 403) => Err(Trouble::Refused),
-        Some(200) if number("content-length").is_some_and(|length| (body.len() as u64) < length) => Err(Trouble::Half),
+        None => Err(RequestError::Strange("it does not speak HTTP".to_owned())),
+        Some(401 | 403) => Err(RequestError::Refused),
+        Some(200) if number("content-length").is_some_and(|length| (body.len() as u64) < length) => Err(RequestError::Half),
         Some(200) => {
-            let text = String::from_utf8(body).map_err(|_| Trouble::NotText)?;
+            let text = String::from_utf8(body).map_err(|_| RequestError::NotText)?;
             Ok((text, Duration::from_secs(number("age").unwrap_or(0))))
         }
-        Some(status) => Err(Trouble::Status(status)),
+        Some(status) => Err(RequestError::Status(status)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::path::Path;
 
 use crate::stream::{Stream, Timed};
-use crate::{RootsError, Trouble};
+use crate::{RequestError, RootsError};
 
 /// There are no certificates in this build.
 #[derive(Clone, Debug)]
@@ -18,6 +18,6 @@ impl Roots {
 }
 
 /// Never called, because there is no value of `Roots`.
-pub(crate) fn wrap(_stream: Timed<TcpStream>, _host: &str, _roots: Option<&Roots>) -> Result<Box<dyn Stream>, Trouble> {
-    Err(Trouble::Tls("this build of ttmon has no TLS".to_owned()))
+pub(crate) fn wrap(_stream: Timed<TcpStream>, _host: &str, _roots: Option<&Roots>) -> Result<Box<dyn Stream>, RequestError> {
+    Err(RequestError::Tls("this build of ttmon has no TLS".to_owned()))
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::stream::{self, Deadline};
-use crate::{BadPlace, Roots, ServicePlace, Trouble, read_whole, status};
+use crate::{BadAddress, RequestError, Roots, ServiceAddress, read_whole, status};
 
 /// Longest status line that is read.
 const LINE_BYTES_MAX: u64 = 4096;
@@ -14,7 +14,7 @@ const LINE_BYTES_MAX: u64 = 4096;
 /// An address with a path: `http://HOST[:PORT]/PATH`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
-    place: ServicePlace,
+    address: ServiceAddress,
     path: String,
 }
 
@@ -26,41 +26,41 @@ impl fmt::Debug for Target {
 }
 
 impl FromStr for Target {
-    type Err = BadPlace;
+    type Err = BadAddress;
 
-    fn from_str(text: &str) -> Result<Self, BadPlace> {
-        let (scheme, rest) = text.split_once("://").ok_or(BadPlace)?;
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        let (scheme, rest) = text.split_once("://").ok_or(BadAddress)?;
         let port = match scheme {
             "http" => 80,
             "https" => 443,
-            _ => return Err(BadPlace),
+            _ => return Err(BadAddress),
         };
         let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let behind_address = authority.rsplit_once(']').map_or(authority, |(_, behind)| behind);
-        let place = if behind_address.contains(':') { authority.to_owned() } else { format!("{authority}:{port}") };
+        let address = if behind_address.contains(':') { authority.to_owned() } else { format!("{authority}:{port}") };
         let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
         if !path.bytes().all(is_plain) {
-            return Err(BadPlace);
+            return Err(BadAddress);
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Self { place: format!("{scheme}://{place}").parse()?, path })
+        Ok(Self { address: format!("{scheme}://{address}").parse()?, path })
     }
 }
 
 impl Target {
     /// Whether others cannot read the request: TLS, or the local host.
     pub fn is_private(&self) -> bool {
-        self.place.is_private()
+        self.address.is_private()
     }
 
     /// Whether the address uses TLS.
-    pub fn is_secret(&self) -> bool {
-        matches!(self.place, ServicePlace::Tcp { is_secret: true, .. })
+    pub fn is_tls(&self) -> bool {
+        matches!(self.address, ServiceAddress::Tcp { is_tls: true, .. })
     }
 
     /// Returns the address with `path` appended.
     pub fn joined(&self, path: &str) -> Self {
-        Self { place: self.place.clone(), path: format!("{}{path}", self.path.trim_end_matches('/')) }
+        Self { address: self.address.clone(), path: format!("{}{path}", self.path.trim_end_matches('/')) }
     }
 }
 
@@ -95,8 +95,8 @@ fn base64(bytes: &[u8]) -> String {
     let mut text = String::new();
     for three in bytes.chunks(3) {
         let bits = three.iter().fold(0, |bits: u32, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for place in 0..4 {
-            text.push(if place <= three.len() { letter(bits >> (18 - 6 * place)) } else { '=' });
+        for index in 0..4 {
+            text.push(if index <= three.len() { letter(bits >> (18 - 6 * index)) } else { '=' });
         }
     }
     text
@@ -108,32 +108,32 @@ pub fn get(
     roots: Option<&Roots>,
     credentials: Option<&Credentials>,
     bytes_max: usize,
-    patience: Duration,
-) -> Result<String, Trouble> {
-    let stream = stream::open(&target.place, roots, Deadline::after(patience))?;
-    let stream = stream::get(stream, &target.place, &target.path, "application/json", credentials)?;
+    timeout: Duration,
+) -> Result<String, RequestError> {
+    let stream = stream::open(&target.address, roots, Deadline::after(timeout))?;
+    let stream = stream::get(stream, &target.address, &target.path, "application/json", credentials)?;
     Ok(read_whole(stream, bytes_max)?.0)
 }
 
 /// Posts JSON, and returns when the receiver has accepted it. One deadline covers the whole request, from connecting on; only the
 /// lookup of the host's name has no deadline.
-pub fn post(target: &Target, roots: Option<&Roots>, bearer: Option<&str>, body: &str, patience: Duration) -> Result<(), Trouble> {
-    let mut stream = stream::open(&target.place, roots, Deadline::after(patience))?;
+pub fn post(target: &Target, roots: Option<&Roots>, bearer: Option<&str>, body: &str, timeout: Duration) -> Result<(), RequestError> {
+    let mut stream = stream::open(&target.address, roots, Deadline::after(timeout))?;
     let bearer = bearer.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
     let head = format!(
         "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n{bearer}\r\n",
         target.path,
-        target.place.host_header(),
+        target.address.host_header(),
         body.len(),
     );
-    stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).and_then(|()| stream.flush()).map_err(Trouble::silent)?;
+    stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).and_then(|()| stream.flush()).map_err(RequestError::silent)?;
     let mut line = Vec::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line).map_err(Trouble::silent)?;
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line).map_err(RequestError::silent)?;
     match std::str::from_utf8(&line).ok().and_then(status) {
-        None => Err(Trouble::Strange("it does not speak HTTP".to_owned())),
+        None => Err(RequestError::Strange("it does not speak HTTP".to_owned())),
         Some(200..=299) => Ok(()),
-        Some(status @ 300..=399) => Err(Trouble::Redirect(status)),
-        Some(status) => Err(Trouble::NotAccepted(status)),
+        Some(status @ 300..=399) => Err(RequestError::Redirect(status)),
+        Some(status) => Err(RequestError::NotAccepted(status)),
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
             ("https://[::1]/x", "[::1]:443", "/x"),
         ] {
             let target: Target = text.parse().unwrap_or_else(|_| panic!("{text}"));
-            assert_eq!((target.place.host_header().as_str(), target.path.as_str()), (host, path));
+            assert_eq!((target.address.host_header().as_str(), target.path.as_str()), (host, path));
             assert_eq!(format!("{target:?}"), "Target(..)");
         }
         for text in [
@@ -168,48 +168,48 @@ mod tests {
             "ftp://a",
             "http://a/#b",
         ] {
-            assert_eq!(text.parse::<Target>(), Err(BadPlace), "{text}");
+            assert_eq!(text.parse::<Target>(), Err(BadAddress), "{text}");
         }
         let target: Target = "http://a:1/am/".parse().expect("a target");
         assert_eq!(target.joined("/api/v2/alerts").path, "/am/api/v2/alerts");
     }
 
     /// Posts to a server with this answer, and returns the request that it read.
-    fn answered(answer: &'static str, bearer: Option<&str>) -> (Result<(), Trouble>, String) {
+    fn answered(answer: &'static str, bearer: Option<&str>) -> (Result<(), RequestError>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let target: Target = format!("http://{}/hook", listener.local_addr().expect("an address")).parse().expect("a target");
         let server = thread::spawn(move || {
             let (mut peer, _) = listener.accept().expect("a peer");
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             let mut bytes = [0; 1024];
-            while !heard.ends_with(b"{}") {
+            while !received.ends_with(b"{}") {
                 let count = peer.read(&mut bytes).expect("bytes");
-                heard.extend_from_slice(&bytes[..count]);
+                received.extend_from_slice(&bytes[..count]);
             }
             peer.write_all(answer.as_bytes()).expect("an answer");
-            String::from_utf8(heard).expect("text")
+            String::from_utf8(received).expect("text")
         });
         let result = post(&target, None, bearer, "{}", Duration::from_secs(20));
         (result, server.join().expect("a server"))
     }
 
     #[test]
-    fn a_message_is_taken_or_not() {
-        let (result, heard) = answered("HTTP/1.1 204 No Content\r\n\r\n", Some("sesame"));
+    fn the_status_decides_whether_a_message_is_accepted() {
+        let (result, received) = answered("HTTP/1.1 204 No Content\r\n\r\n", Some("sesame"));
         assert!(result.is_ok(), "{result:?}");
         assert!(
-            heard.starts_with("POST /hook HTTP/1.1\r\nHost: 127.0.0.1:") && heard.contains("Authorization: Bearer sesame\r\n"),
-            "{heard}"
+            received.starts_with("POST /hook HTTP/1.1\r\nHost: 127.0.0.1:") && received.contains("Authorization: Bearer sesame\r\n"),
+            "{received}"
         );
-        assert!(heard.contains("Content-Length: 2\r\n"), "{heard}");
-        let told = |answer| answered(answer, None).0.map_err(|error| error.to_string());
+        assert!(received.contains("Content-Length: 2\r\n"), "{received}");
+        let message = |answer| answered(answer, None).0.map_err(|error| error.to_string());
         assert_eq!(
-            told("HTTP/1.1 302 Found\r\nLocation: http://elsewhere/\r\n\r\n"),
+            message("HTTP/1.1 302 Found\r\nLocation: http://elsewhere/\r\n\r\n"),
             Err("answers with a redirect (302), which is not followed; give the final address".to_owned())
         );
-        assert_eq!(told("HTTP/1.0 500 No\r\n\r\n"), Err("answers with status 500".to_owned()));
-        assert_eq!(told("hello\n"), Err("answers in another way than this ttmon knows (it does not speak HTTP)".to_owned()));
-        assert_eq!(told(""), Err("answers in another way than this ttmon knows (it does not speak HTTP)".to_owned()));
+        assert_eq!(message("HTTP/1.0 500 No\r\n\r\n"), Err("answers with status 500".to_owned()));
+        assert_eq!(message("hello\n"), Err("answers in another way than this ttmon knows (it does not speak HTTP)".to_owned()));
+        assert_eq!(message(""), Err("answers in another way than this ttmon knows (it does not speak HTTP)".to_owned()));
     }
 
     #[test]
@@ -222,10 +222,10 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_receiver_costs_the_time_given() {
+    fn a_silent_receiver_is_left_at_the_deadline() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let target: Target = format!("http://{}", listener.local_addr().expect("an address")).parse().expect("a target");
         let result = post(&target, None, None, "{}", Duration::from_millis(50));
-        assert!(matches!(result, Err(Trouble::Late)), "{result:?}");
+        assert!(matches!(result, Err(RequestError::Late)), "{result:?}");
     }
 }

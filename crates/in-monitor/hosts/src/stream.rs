@@ -13,7 +13,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::tls::{self, Roots};
-use crate::{Credentials, ServicePlace, Trouble};
+use crate::{Credentials, RequestError, ServiceAddress};
 
 /// Reads and writes.
 pub(crate) trait Stream: Read + Write {}
@@ -25,13 +25,13 @@ pub(crate) struct Deadline(Rc<Cell<Instant>>);
 
 impl Deadline {
     /// Creates a deadline at this time from now.
-    pub(crate) fn after(patience: Duration) -> Self {
-        Self(Rc::new(Cell::new(Instant::now() + patience)))
+    pub(crate) fn after(timeout: Duration) -> Self {
+        Self(Rc::new(Cell::new(Instant::now() + timeout)))
     }
 
     /// Moves the deadline to this time from now.
-    pub(crate) fn put_off(&self, patience: Duration) {
-        self.0.set(Instant::now() + patience);
+    pub(crate) fn put_off(&self, timeout: Duration) {
+        self.0.set(Instant::now() + timeout);
     }
 
     /// Returns the time of the deadline.
@@ -46,12 +46,12 @@ impl Deadline {
 }
 
 /// Connects within the deadline.
-pub(crate) fn open(place: &ServicePlace, roots: Option<&Roots>, deadline: Deadline) -> Result<Box<dyn Stream>, Trouble> {
-    match place {
-        ServicePlace::Unix(path) => Ok(Box::new(Timed { socket: unix(path).map_err(Trouble::unreachable)?, deadline })),
-        ServicePlace::Tcp { host, port, is_secret } => {
-            let stream = Timed { socket: tcp(host, *port, &deadline).map_err(Trouble::unreachable)?, deadline };
-            if *is_secret { tls::wrap(stream, host, roots) } else { Ok(Box::new(stream)) }
+pub(crate) fn open(address: &ServiceAddress, roots: Option<&Roots>, deadline: Deadline) -> Result<Box<dyn Stream>, RequestError> {
+    match address {
+        ServiceAddress::Unix(path) => Ok(Box::new(Timed { socket: unix(path).map_err(RequestError::unreachable)?, deadline })),
+        ServiceAddress::Tcp { host, port, is_tls } => {
+            let stream = Timed { socket: tcp(host, *port, &deadline).map_err(RequestError::unreachable)?, deadline };
+            if *is_tls { tls::wrap(stream, host, roots) } else { Ok(Box::new(stream)) }
         }
     }
 }
@@ -59,15 +59,15 @@ pub(crate) fn open(place: &ServicePlace, roots: Option<&Roots>, deadline: Deadli
 /// Sends a GET request, and returns the connection with the answer.
 pub(crate) fn get(
     mut stream: Box<dyn Stream>,
-    place: &ServicePlace,
+    address: &ServiceAddress,
     path: &str,
     accept: &str,
     credentials: Option<&Credentials>,
-) -> Result<Box<dyn Stream>, Trouble> {
+) -> Result<Box<dyn Stream>, RequestError> {
     let signed = credentials.map_or_else(String::new, Credentials::header);
-    let host = place.host_header();
+    let host = address.host_header();
     let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: {accept}\r\n{signed}\r\n");
-    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(Trouble::silent)?;
+    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(RequestError::silent)?;
     Ok(stream)
 }
 

@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use ttmon_model::limits::CERTIFICATES_BYTES_MAX;
 
 use crate::stream::{Stream, Timed};
-use crate::{RootsError, Trouble};
+use crate::{RequestError, RootsError};
 
 /// Files with the system's trusted certificates, by distribution.
 const SYSTEM: [&str; 3] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
@@ -54,9 +54,9 @@ impl Roots {
     }
 }
 
-pub(crate) fn wrap(stream: Timed<TcpStream>, host: &str, roots: Option<&Roots>) -> Result<Box<dyn Stream>, Trouble> {
-    let roots = roots.ok_or_else(|| Trouble::Tls("no certificates to trust were named".to_owned()))?;
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| Trouble::Tls(error.to_string()))?;
-    let connection = ClientConnection::new(Arc::clone(&roots.0), name).map_err(|error| Trouble::Tls(error.to_string()))?;
+pub(crate) fn wrap(stream: Timed<TcpStream>, host: &str, roots: Option<&Roots>) -> Result<Box<dyn Stream>, RequestError> {
+    let roots = roots.ok_or_else(|| RequestError::Tls("no certificates to trust were named".to_owned()))?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| RequestError::Tls(error.to_string()))?;
+    let connection = ClientConnection::new(Arc::clone(&roots.0), name).map_err(|error| RequestError::Tls(error.to_string()))?;
     Ok(Box::new(StreamOwned::new(connection, stream)))
 }

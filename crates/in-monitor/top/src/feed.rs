@@ -109,7 +109,7 @@ impl Drop for Alarm {
 impl Feed {
     pub(crate) fn address(&self) -> Option<String> {
         match self {
-            Self::Remote(remote) => Some(remote.service.place().name()),
+            Self::Remote(remote) => Some(remote.service.address().name()),
             Self::Local(_) | Self::Replay(_) => None,
         }
     }

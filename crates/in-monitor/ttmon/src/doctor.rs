@@ -128,10 +128,10 @@ fn document(findings: &[Finding]) -> String {
 /// Checks the services of this host. Returns the first that exists.
 fn service(context: &Context) -> Service {
     let Some(service) = server::services(context).into_iter().next() else { return Service::None };
-    let place = service.place().to_string();
+    let place = service.address().to_string();
     match service.get("/healthz", Duration::from_secs(1)) {
         Ok(_) => Service::Answers { place },
-        Err(trouble) => Service::Silent { place, reason: trouble.to_string() },
+        Err(error) => Service::Silent { place, reason: error.to_string() },
     }
 }
 

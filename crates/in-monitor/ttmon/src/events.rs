@@ -11,7 +11,7 @@ use ttmon_buffer_history::Recorder;
 use ttmon_collect::LedgerScope;
 use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::reads::Sampling;
-use ttmon_hosts::{Events, Service, Trouble};
+use ttmon_hosts::{Events, RequestError, Service};
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Snapshot};
@@ -50,9 +50,9 @@ enum ServiceError {
     Failed(Failure),
 }
 
-impl From<Trouble> for ServiceError {
-    fn from(trouble: Trouble) -> Self {
-        Self::Without(trouble.to_string())
+impl From<RequestError> for ServiceError {
+    fn from(error: RequestError) -> Self {
+        Self::Without(error.to_string())
     }
 }
 
@@ -75,7 +75,7 @@ fn ask(context: &Context, request: &EventsRequest, service: &Service, page: &mut
         return Err(ServiceError::Without(why));
     };
     if io::stderr().is_terminal() {
-        complain(&format!("from the service at {}", service.place()));
+        complain(&format!("from the service at {}", service.address()));
     }
     print_events(&mut events, page, request.follow)
 }
@@ -90,7 +90,7 @@ fn print_events(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Resul
                 return Err(why.into());
             }
         };
-        let event = ttmon_json::read_event(&line).map_err(|error| Trouble::Strange(error.to_string()))?;
+        let event = ttmon_json::read_event(&line).map_err(|error| RequestError::Strange(error.to_string()))?;
         page.note(&event);
         page.add(&event)?;
         if page.has_ended {

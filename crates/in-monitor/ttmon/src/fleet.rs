@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ttmon_hosts::fleet::{FindRequest, HostRow, Labels, MatchingHost, Overview, Store};
-use ttmon_hosts::{Credentials, Roots, ServicePlace};
+use ttmon_hosts::{Credentials, Roots, ServiceAddress};
 use ttmon_json::{Layout, to_string};
 use ttmon_model::units::size;
 use ttmon_print::text;
@@ -85,7 +85,7 @@ fn found_by_asking(request: &FindRequest, fleet: &FleetRequest) -> Result<Vec<Ma
     for service in services_of(&fleet.places, fleet.token_file.as_deref(), fleet.ca.as_deref())? {
         match service.aged_document("/api/v1/snapshot", HOST_TIMEOUT) {
             Ok((snapshot, _)) => found.extend(request.found_on(&snapshot.host, &snapshot.devices)),
-            Err(trouble) => complain(&format!("the service at {} {trouble}", service.place())),
+            Err(error) => complain(&format!("the service at {} {error}", service.address())),
         }
     }
     found.sort_by(|one, other| other.chips.cmp(&one.chips).then_with(|| one.host.cmp(&other.host)));
@@ -105,9 +105,9 @@ fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result
     for service in services_of(&fleet.places, fleet.token_file.as_deref(), fleet.ca.as_deref())? {
         match service.aged_document("/api/v1/snapshot", HOST_TIMEOUT) {
             Ok((snapshot, age)) => {
-                overview.add(HostRow { url: page(service.place()), ..HostRow::of_snapshot(&snapshot, age.as_secs_f64()) });
+                overview.add(HostRow { url: page(service.address()), ..HostRow::of_snapshot(&snapshot, age.as_secs_f64()) });
             }
-            Err(trouble) => overview.problems.push(format!("the service at {} {trouble}", service.place())),
+            Err(error) => overview.problems.push(format!("the service at {} {error}", service.address())),
         }
     }
     overview.problems.iter().for_each(|problem| complain(problem));
@@ -121,8 +121,8 @@ fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result
 }
 
 /// Returns the address of the page of a service of `--connect`.
-fn page(place: &ServicePlace) -> Option<String> {
-    matches!(place, ServicePlace::Tcp { .. }).then(|| format!("{place}/"))
+fn page(place: &ServiceAddress) -> Option<String> {
+    matches!(place, ServiceAddress::Tcp { .. }).then(|| format!("{place}/"))
 }
 
 fn table(overview: &Overview, limit: usize) -> String {

@@ -9,7 +9,7 @@ use ttmon_buffer_history::Recorder;
 use ttmon_collect::LedgerScope;
 use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::reads::Sampling;
-use ttmon_hosts::{Service, Trouble};
+use ttmon_hosts::{RequestError, Service};
 use ttmon_json::{Document, Layout, ReadError};
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
@@ -115,9 +115,9 @@ fn events(context: &Context, pid: Option<u32>) -> Result<Vec<BufferEvent>, Failu
 }
 
 /// Requests events from a service. Returns `None` if the service does not have the process.
-fn ask(service: &Service, pid: Option<u32>) -> Result<Option<Vec<BufferEvent>>, Trouble> {
+fn ask(service: &Service, pid: Option<u32>) -> Result<Option<Vec<BufferEvent>>, RequestError> {
     let Some(mut stream) = server::events(service, pid, &[], false)? else { return Ok(None) };
-    let strange = |error: ReadError| Trouble::Strange(error.to_string());
+    let strange = |error: ReadError| RequestError::Strange(error.to_string());
     let mut events = Vec::new();
     loop {
         match stream.wait()? {

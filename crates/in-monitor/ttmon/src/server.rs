@@ -9,7 +9,7 @@ use std::time::Duration;
 use ttmon_collect::LedgerScope;
 use ttmon_collect::ledgers::{LedgerDetail, OpenLedger};
 use ttmon_collect::reads::Sampling;
-use ttmon_hosts::{Events, Roots, Service, ServicePlace, Trouble};
+use ttmon_hosts::{Events, RequestError, Roots, Service, ServiceAddress};
 use ttmon_model::{DeviceId, Snapshot};
 
 use crate::failure::{Failure, complain};
@@ -105,9 +105,9 @@ impl<'a> Snapshots<'a> {
     }
 
     fn ask(&self, service: &Service) -> Result<Snapshot, String> {
-        let told = |trouble: Trouble| trouble.to_string();
-        let patience = patience(service, &self.asked.path).map_err(told)?;
-        let (mut snapshot, age) = service.aged_document(&self.asked.path, patience).map_err(told)?;
+        let reason = |error: RequestError| error.to_string();
+        let timeout = timeout(service, &self.asked.path).map_err(reason)?;
+        let (mut snapshot, age) = service.aged_document(&self.asked.path, timeout).map_err(reason)?;
         ttmon_collect::resolve_snapshot(&mut snapshot);
         // The processes may be from an older scan.
         let age = age + if self.asked.processes { snapshot.scan_age } else { Duration::ZERO };
@@ -148,7 +148,7 @@ impl<'a> Snapshots<'a> {
 }
 
 /// The longest wait for an answer. For slow requests, checks first that the service answers at all.
-fn patience(service: &Service, path: &str) -> Result<Duration, Trouble> {
+fn timeout(service: &Service, path: &str) -> Result<Duration, RequestError> {
     if !path.contains('?') {
         return Ok(ANSWER_TIMEOUT);
     }
@@ -157,7 +157,7 @@ fn patience(service: &Service, path: &str) -> Result<Duration, Trouble> {
 }
 
 /// Requests events, limited to a process and to devices if given. Returns `None` if the service tracks no process with this pid.
-pub(crate) fn events(service: &Service, pid: Option<u32>, devices: &[DeviceId], follow: bool) -> Result<Option<Events>, Trouble> {
+pub(crate) fn events(service: &Service, pid: Option<u32>, devices: &[DeviceId], follow: bool) -> Result<Option<Events>, RequestError> {
     let mut path = "/api/v1/memory/events?".to_owned();
     if let Some(pid) = pid {
         path += &format!("pid={pid}&");
@@ -167,31 +167,31 @@ pub(crate) fn events(service: &Service, pid: Option<u32>, devices: &[DeviceId], 
         path += &format!("device={}&", ids.join(","));
     }
     path += &format!("follow={follow}");
-    let mut events = service.events(&path, patience(service, &path)?, if follow { SILENCE_MAX } else { LIST_TIMEOUT })?;
+    let mut events = service.events(&path, timeout(service, &path)?, if follow { SILENCE_MAX } else { LIST_TIMEOUT })?;
     // The first message has the number of recorders.
     let first = events.wait()?.1;
-    let head = ttmon_json::Document::read(&first, None).map_err(|error| Trouble::Strange(error.to_string()))?.head;
+    let head = ttmon_json::Document::read(&first, None).map_err(|error| RequestError::Strange(error.to_string()))?.head;
     Ok((head["recorders"] != 0 || follow && pid.is_none()).then_some(events))
 }
 
 /// The snapshot of a service, to find the selected devices.
-pub(crate) fn snapshot(service: &Service) -> Result<Snapshot, Trouble> {
+pub(crate) fn snapshot(service: &Service) -> Result<Snapshot, RequestError> {
     service.snapshot(ANSWER_TIMEOUT)
 }
 
 /// Prints on a terminal that the service is not used, and why.
 pub(crate) fn report_fallback(service: &Service, why: &str) {
     if io::stderr().is_terminal() {
-        complain(&format!("the service at {} {why}; reading the machine here", service.place()));
+        complain(&format!("the service at {} {why}; reading the machine here", service.address()));
     }
 }
 
 /// Services of this machine that exist now. Empty if a flag selects how to read the machine, because then it is read here.
 pub(crate) fn services(context: &Context) -> Vec<Service> {
     let is_named = variable("TTMON_API").is_some();
-    let is_there = |service: &Service| match service.place() {
-        ServicePlace::Unix(path) => is_named || path.exists(),
-        ServicePlace::Tcp { .. } => true,
+    let is_there = |service: &Service| match service.address() {
+        ServiceAddress::Unix(path) => is_named || path.exists(),
+        ServiceAddress::Tcp { .. } => true,
     };
     possible_services(context).into_iter().filter(is_there).collect()
 }
@@ -202,13 +202,13 @@ pub(crate) fn possible_services(context: &Context) -> Vec<Service> {
     if !may_ask {
         return Vec::new();
     }
-    let here = |path| Service::new(ServicePlace::Unix(path), None, None);
+    let here = |path| Service::new(ServiceAddress::Unix(path), None, None);
     variable("TTMON_API").map_or_else(|| api_places().into_iter().map(here).collect(), |named| vec![service(&named)])
 }
 
 /// The services of `--connect`, each with the token, which is sent only over private connections.
 pub(crate) fn services_of(
-    places: &[(String, ServicePlace)],
+    places: &[(String, ServiceAddress)],
     token_file: Option<&Path>,
     ca: Option<&Path>,
 ) -> Result<Vec<Service>, Failure> {
@@ -231,8 +231,8 @@ pub(crate) fn services_of(
 /// The service at a socket or a URL (on this host, or with the system's certificates). Without a readable token, it returns only what all
 /// users may read. Without readable certificates, connecting fails.
 fn service(named: &OsStr) -> Service {
-    let place = named.to_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| ServicePlace::Unix(PathBuf::from(named)));
-    let roots = matches!(place, ServicePlace::Tcp { is_secret: true, .. }).then(|| Roots::read(None).ok()).flatten();
+    let place = named.to_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| ServiceAddress::Unix(PathBuf::from(named)));
+    let roots = matches!(place, ServiceAddress::Tcp { is_tls: true, .. }).then(|| Roots::read(None).ok()).flatten();
     let token = if place.is_private() { token(None).ok().flatten() } else { None };
     Service::new(place, token.map(|token| token.reveal().to_owned()), roots)
 }

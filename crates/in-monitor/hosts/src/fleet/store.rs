@@ -3,7 +3,7 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use crate::{Credentials, Roots, Target, Trouble};
+use crate::{Credentials, RequestError, Roots, Target};
 
 use crate::fleet::answer::Vector;
 use crate::fleet::find::{FindRequest, MatchingHost};
@@ -31,7 +31,7 @@ pub enum StoreError {
     #[error("wants a token or password that it knows (--store-token-file, --store-password-file)")]
     Refused,
     #[error(transparent)]
-    Trouble(Trouble),
+    Request(RequestError),
     #[error("refuses the query ({0})")]
     Query(String),
     #[error("answers with more than {SERIES_MAX} series; load the recording rules of deploy/, or ask for less")]
@@ -60,9 +60,9 @@ impl Store {
     pub fn query(&self, query: &str) -> Result<Vector, StoreError> {
         let target = self.target.joined(&query_path(query));
         let text = crate::get(&target, self.roots.as_ref(), self.credentials.as_ref(), ANSWER_BYTES_MAX, QUERY_TIMEOUT);
-        let text = text.map_err(|trouble| match trouble {
-            Trouble::Refused => StoreError::Refused,
-            trouble => StoreError::Trouble(trouble),
+        let text = text.map_err(|error| match error {
+            RequestError::Refused => StoreError::Refused,
+            error => StoreError::Request(error),
         })?;
         Vector::parse(&text)
     }

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use ttmon_alerts::{Delivery, PostTarget, UrlFrom};
-use ttmon_hosts::{Roots, RootsError, Target, Trouble, post};
+use ttmon_hosts::{RequestError, Roots, RootsError, Target, post};
 
 use crate::limits::{ALERT_SECRET_BYTES_MAX, WEBHOOK_TIMEOUT};
 
@@ -34,7 +34,7 @@ pub enum DeliveryError {
     #[error(transparent)]
     Roots(RootsError),
     #[error(transparent)]
-    Post(Trouble),
+    Post(RequestError),
     #[error("cannot be started: {0}")]
     Start(io::Error),
     #[error("cannot be watched: {0}")]
@@ -75,7 +75,7 @@ fn post_to(PostTarget { bearer_file, ca, .. }: &PostTarget, target: &Target, bod
     if bearer.is_some() && !target.is_private() {
         return Err(DeliveryError::Exposed);
     }
-    let roots = target.is_secret().then(|| Roots::read(ca.as_deref())).transpose().map_err(DeliveryError::Roots)?;
+    let roots = target.is_tls().then(|| Roots::read(ca.as_deref())).transpose().map_err(DeliveryError::Roots)?;
     post(target, roots.as_ref(), bearer.as_deref(), body, WEBHOOK_TIMEOUT).map_err(DeliveryError::Post)
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use ttmon_hosts::{Service, Trouble};
+use ttmon_hosts::{RequestError, Service};
 use ttmon_model::Snapshot;
 use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
@@ -95,12 +95,12 @@ impl Remote {
     }
 
     /// Buffers need permission: without a token they are left out.
-    fn snapshot(&self, with_memory: bool) -> Result<Snapshot, Trouble> {
+    fn snapshot(&self, with_memory: bool) -> Result<Snapshot, RequestError> {
         if !with_memory {
             return self.service.snapshot(TIMEOUT);
         }
         match self.service.document(MEMORY, TIMEOUT) {
-            Err(Trouble::Refused | Trouble::Status(_)) => self.service.snapshot(TIMEOUT),
+            Err(RequestError::Refused | RequestError::Status(_)) => self.service.snapshot(TIMEOUT),
             other => other,
         }
     }

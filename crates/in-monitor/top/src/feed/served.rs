@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ttmon_collect::reads::boot_time;
-use ttmon_hosts::{Service, ServicePlace};
+use ttmon_hosts::{Service, ServiceAddress};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 
@@ -58,7 +58,7 @@ impl Served {
                 Some(snapshot)
             }
             Err(trouble) => {
-                let text = format!("the service at {} {trouble}: reading here", self.services[used].place());
+                let text = format!("the service at {} {trouble}: reading here", self.services[used].address());
                 send(FeedMessage::Source { is_back: false, text: text.clone() });
                 self.trouble = Some(text);
                 self.leave();
@@ -89,9 +89,9 @@ impl Served {
         if self.used.is_some() || interval < INTERVAL_MIN || self.next.is_some_and(|next| Instant::now() < next) {
             return;
         }
-        let is_there = |index: &usize| match self.services[*index].place() {
-            ServicePlace::Unix(path) => path.exists(),
-            ServicePlace::Tcp { .. } => true,
+        let is_there = |index: &usize| match self.services[*index].address() {
+            ServiceAddress::Unix(path) => path.exists(),
+            ServiceAddress::Tcp { .. } => true,
         };
         let there: Vec<usize> = (0..self.services.len()).filter(is_there).collect();
         if there.is_empty() {
@@ -105,7 +105,7 @@ impl Served {
         let Some((index, snapshot)) = there.into_iter().find_map(answer) else { return self.leave() };
         let service = &self.services[index];
         if self.failures > 0 {
-            send(FeedMessage::Source { is_back: true, text: format!("the service at {} is back", service.place()) });
+            send(FeedMessage::Source { is_back: true, text: format!("the service at {} is back", service.address()) });
         }
         let devices: Vec<u32> = snapshot.devices.iter().map(|device| device.id.0).collect();
         if let Some(grid) = past(service, &devices, TIMEOUT) {
@@ -155,7 +155,7 @@ mod tests {
             }
         });
         let unused = "http://127.0.0.1:1".parse().unwrap();
-        let services = [ServicePlace::Unix(dead), unused, ServicePlace::Unix(alive)].map(|place| Service::new(place, None, None));
+        let services = [ServiceAddress::Unix(dead), unused, ServiceAddress::Unix(alive)].map(|place| Service::new(place, None, None));
         let mut served = Served::new(services.into(), false);
         let interval = Duration::from_secs(1);
         served.find_service(interval, &|_| true);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ttmon_buffer_history::Size;
-use ttmon_hosts::ServicePlace;
+use ttmon_hosts::ServiceAddress;
 use ttmon_hosts::fleet::{FindRequest, HOSTS_SHOWN};
 use ttmon_serve::MetricsDetail;
 
@@ -22,7 +22,7 @@ pub(crate) struct FleetRequest {
     /// Address of a store with Prometheus's HTTP API, and how it is asked.
     pub(crate) store: Option<(String, StoreArgs)>,
     /// Services of `--connect`. At least one if there is no store.
-    pub(crate) places: Vec<(String, ServicePlace)>,
+    pub(crate) places: Vec<(String, ServiceAddress)>,
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) ca: Option<PathBuf>,
     pub(crate) find: FindHosts,
@@ -97,7 +97,7 @@ pub(crate) fn fleet(common: &GlobalArgs, args: &FleetArgs) -> Result<FleetReques
 }
 
 /// Parses the services of `--connect`. Returns each with its text.
-pub(crate) fn places(connect: &[String]) -> Result<Vec<(String, ServicePlace)>, Failure> {
+pub(crate) fn places(connect: &[String]) -> Result<Vec<(String, ServiceAddress)>, Failure> {
     let parse = |text: &String| {
         let place = text.parse().map_err(|bad| Failure::usage(format!("--connect {text}: {bad}")))?;
         Ok((text.clone(), place))

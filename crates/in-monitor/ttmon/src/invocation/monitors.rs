@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use ttmon_hosts::ServicePlace;
+use ttmon_hosts::ServiceAddress;
 use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
 use ttmon_model::units::UnixTime;
 use ttmon_print::{DeviceColumns, LineStamp};
@@ -61,7 +61,7 @@ pub(crate) enum TopSource {
     Recording(PathBuf),
     Services {
         /// At least one service.
-        places: Vec<(String, ServicePlace)>,
+        places: Vec<(String, ServiceAddress)>,
         token_file: Option<PathBuf>,
         ca: Option<PathBuf>,
     },
@@ -149,7 +149,7 @@ pub(crate) fn top(common: &GlobalArgs, args: &TopArgs) -> Result<(Context, TopRe
             return Err(Failure::usage("--connect shows the machines of services; it goes with none of --sim, --root and --cluster"));
         }
         None => {
-            let mut places: Vec<(String, ServicePlace)> = Vec::new();
+            let mut places: Vec<(String, ServiceAddress)> = Vec::new();
             for (text, place) in super::fleet::places(&args.connect)? {
                 if places.iter().any(|(_, known)| *known == place) {
                     return Err(Failure::usage(format!("--connect {text}: it is named twice")));

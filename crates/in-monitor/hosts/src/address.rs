@@ -10,7 +10,7 @@ const PORT_DEFAULT: u16 = 9477;
 
 /// Address of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServicePlace {
+pub enum ServiceAddress {
     /// A socket of this host.
     Unix(PathBuf),
     /// A TCP address.
@@ -20,68 +20,68 @@ pub enum ServicePlace {
         /// Its port.
         port: u16,
         /// Whether TLS is used.
-        is_secret: bool,
+        is_tls: bool,
     },
 }
 
 /// The text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("give http://HOST:PORT, https://HOST:PORT or unix:PATH")]
-pub struct BadPlace;
+pub struct BadAddress;
 
-impl FromStr for ServicePlace {
-    type Err = BadPlace;
+impl FromStr for ServiceAddress {
+    type Err = BadAddress;
 
-    fn from_str(text: &str) -> Result<Self, BadPlace> {
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
         if let Some(path) = text.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
-            return if path.is_empty() { Err(BadPlace) } else { Ok(Self::Unix(PathBuf::from(path))) };
+            return if path.is_empty() { Err(BadAddress) } else { Ok(Self::Unix(PathBuf::from(path))) };
         }
-        let (rest, is_secret) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+        let (rest, is_tls) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
             (Some(rest), _) => (rest, false),
             (_, Some(rest)) => (rest, true),
-            (None, None) => return Err(BadPlace),
+            (None, None) => return Err(BadAddress),
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = split_port(rest)?;
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
         if host.is_empty() || !host.bytes().all(is_name) {
-            return Err(BadPlace);
+            return Err(BadAddress);
         }
-        Ok(Self::Tcp { host: host.to_owned(), port, is_secret })
+        Ok(Self::Tcp { host: host.to_owned(), port, is_tls })
     }
 }
 
 /// Parses `host:9477`, `[::1]:9477` or `host`.
-fn split_port(text: &str) -> Result<(&str, u16), BadPlace> {
+fn split_port(text: &str) -> Result<(&str, u16), BadAddress> {
     if let Some(rest) = text.strip_prefix('[') {
-        let (host, behind) = rest.split_once(']').ok_or(BadPlace)?;
+        let (host, behind) = rest.split_once(']').ok_or(BadAddress)?;
         return match behind.strip_prefix(':') {
-            Some(port) => Ok((host, port.parse().map_err(|_| BadPlace)?)),
+            Some(port) => Ok((host, port.parse().map_err(|_| BadAddress)?)),
             None if behind.is_empty() => Ok((host, PORT_DEFAULT)),
-            None => Err(BadPlace),
+            None => Err(BadAddress),
         };
     }
     match text.split_once(':') {
-        Some((host, port)) => Ok((host, port.parse().map_err(|_| BadPlace)?)),
+        Some((host, port)) => Ok((host, port.parse().map_err(|_| BadAddress)?)),
         None => Ok((text, PORT_DEFAULT)),
     }
 }
 
-impl fmt::Display for ServicePlace {
+impl fmt::Display for ServiceAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "{}", path.display()),
-            Self::Tcp { host, port, is_secret } => write!(f, "http{}://{}:{port}", if *is_secret { "s" } else { "" }, bracketed(host)),
+            Self::Tcp { host, port, is_tls } => write!(f, "http{}://{}:{port}", if *is_tls { "s" } else { "" }, bracketed(host)),
         }
     }
 }
 
-impl ServicePlace {
+impl ServiceAddress {
     /// Whether other users or hosts cannot read the connection: a socket, TLS, or the local host.
     pub fn is_private(&self) -> bool {
         match self {
-            Self::Unix(_) | Self::Tcp { is_secret: true, .. } => true,
+            Self::Unix(_) | Self::Tcp { is_tls: true, .. } => true,
             Self::Tcp { host, .. } => host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()),
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read_and_shown() {
+    fn addresses_are_read_and_shown() {
         for (text, shown, is_private) in [
             ("unix:/run/ttmon/api.sock", "/run/ttmon/api.sock", true),
             ("http://localhost", "http://localhost:9477", true),
@@ -121,8 +121,8 @@ mod tests {
             ("https://tt-qb-01", "https://tt-qb-01:9477", true),
             ("https://[fe80::1]:1", "https://[fe80::1]:1", true),
         ] {
-            let place: ServicePlace = text.parse().unwrap_or_else(|_| panic!("{text}"));
-            assert_eq!((place.to_string().as_str(), place.is_private()), (shown, is_private));
+            let address: ServiceAddress = text.parse().unwrap_or_else(|_| panic!("{text}"));
+            assert_eq!((address.to_string().as_str(), address.is_private()), (shown, is_private));
         }
     }
 
@@ -131,7 +131,7 @@ mod tests {
         for text in
             ["", "unix:", "host:9477", "ftp://host", "http://", "http://:1", "http://a:b", "http://a\r\nb", "http://[::1", "http://a/b"]
         {
-            assert_eq!(text.parse::<ServicePlace>(), Err(BadPlace), "{text}");
+            assert_eq!(text.parse::<ServiceAddress>(), Err(BadAddress), "{text}");
         }
     }
 }

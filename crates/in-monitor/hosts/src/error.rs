@@ -8,7 +8,7 @@ use ttmon_json::ReadError;
 /// Why there is no answer. The text is printed after the name of the service: «the service at … does not answer in time».
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the texts document the causes")]
-pub enum Trouble {
+pub enum RequestError {
     #[error("cannot be reached ({})", words(.0))]
     Unreachable(io::Error),
     #[error("does not answer ({})", words(.0))]
@@ -50,7 +50,7 @@ pub enum RootsError {
     File(PathBuf, String),
 }
 
-impl Trouble {
+impl RequestError {
     pub(crate) fn silent(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Late,
