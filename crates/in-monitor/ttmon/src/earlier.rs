@@ -6,9 +6,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::Hash;
 use std::io::Read;
+use std::marker::PhantomData;
 use std::rc::Rc;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::Value;
 use ttmon_model::limits::DOCUMENT_PROCESSES_MAX;
 use ttmon_model::stack::SourceLine;
@@ -17,17 +19,22 @@ use ttmon_model::units::UnixTime;
 /// Maximum number of buffers that are compared: as many as the largest file has.
 const BUFFERS_MAX: usize = 2 * 1024 * 1024;
 
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(expecting = "a document of ttmon mem")]
 pub(crate) struct EarlierListing {
     /// Version of the document, if it has one.
     pub(crate) schema: Option<u64>,
+    #[serde(default, deserialize_with = "time")]
     pub(crate) time: Option<UnixTime>,
     pub(crate) host: Option<String>,
     /// Known start times of processes, because a pid may belong to another process now.
+    #[serde(default, rename = "processes", deserialize_with = "start_times")]
     pub(crate) started: HashMap<u32, UnixTime>,
     /// Number of buffers that `--top` left out.
+    #[serde(default, rename = "buffers_left_out")]
     pub(crate) left_out: u64,
     /// `None` if the listing has no buffers.
+    #[serde(default, deserialize_with = "buffers")]
     pub(crate) buffers: Option<Vec<Earlier>>,
 }
 
@@ -46,12 +53,9 @@ pub(crate) struct Earlier {
     pub(crate) age_s: Option<f64>,
 }
 
-/// The parts of a document that a comparison needs.
+/// Parses a document.
 pub(crate) fn parse(text: impl Read) -> Result<EarlierListing, serde_json::Error> {
-    let mut reader = serde_json::Deserializer::from_reader(text);
-    let listing = Document(&mut Interned::default()).deserialize(&mut reader)?;
-    reader.end()?;
-    Ok(listing)
+    serde_json::from_reader(text)
 }
 
 /// Texts and device lists that were already read; most buffers share them.
@@ -74,178 +78,102 @@ where
     new
 }
 
-struct Document<'k>(&'k mut Interned);
-
-impl<'de> DeserializeSeed<'de> for Document<'_> {
-    type Value = EarlierListing;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
+/// A process of the document.
+#[derive(Deserialize)]
+#[serde(expecting = "a process")]
+struct ProcessEntry {
+    pid: Option<u32>,
+    #[serde(default, deserialize_with = "time")]
+    start_time: Option<UnixTime>,
 }
 
-impl<'de> Visitor<'de> for Document<'_> {
-    type Value = EarlierListing;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a document of ttmon mem")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut listing = EarlierListing::default();
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "schema" => listing.schema = Some(map.next_value()?),
-                "time" => listing.time = map.next_value::<Option<String>>()?.as_deref().and_then(UnixTime::parse_rfc3339),
-                "host" => listing.host = map.next_value()?,
-                "processes" => listing.started = map.next_value_seed(Processes)?,
-                "buffers_left_out" => listing.left_out = map.next_value()?,
-                "buffers" => listing.buffers = Some(map.next_value_seed(Buffers(self.0))?),
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(listing)
-    }
+/// A buffer of the document. Members that a buffer must have are checked together, so that the error says what is missing.
+#[derive(Deserialize)]
+#[serde(expecting = "a buffer")]
+struct BufferEntry {
+    pid: Option<u32>,
+    allocator: Option<String>,
+    kind: Option<String>,
+    address: Option<String>,
+    size: Option<u64>,
+    devices: Option<Vec<u32>>,
+    tag: Option<String>,
+    line: Option<Value>,
+    age_s: Option<f64>,
 }
 
-/// When each process started.
-struct Processes;
-
-impl<'de> DeserializeSeed<'de> for Processes {
-    type Value = HashMap<u32, UnixTime>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Processes {
-    type Value = HashMap<u32, UnixTime>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of processes")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut started = HashMap::new();
-        while let Some(process) = list.next_element_seed(Process)? {
-            if started.len() >= DOCUMENT_PROCESSES_MAX {
-                return Err(A::Error::custom("it has more processes than any host has"));
-            }
-            started.extend(process);
-        }
-        Ok(started)
-    }
-}
-
-/// The pid and the start time of a process, if both are known.
-struct Process;
-
-impl<'de> DeserializeSeed<'de> for Process {
-    type Value = Option<(u32, UnixTime)>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Process {
-    type Value = Option<(u32, UnixTime)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a process")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut pid, mut start) = (None, None);
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "pid" => pid = Some(map.next_value::<u32>()?),
-                "start_time" => start = map.next_value::<Option<String>>()?.as_deref().and_then(UnixTime::parse_rfc3339),
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(pid.zip(start))
-    }
-}
-
-struct Buffers<'k>(&'k mut Interned);
-
-impl<'de> DeserializeSeed<'de> for Buffers<'_> {
-    type Value = Vec<Earlier>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Buffers<'_> {
-    type Value = Vec<Earlier>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of buffers")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut buffers = Vec::new();
-        while let Some(buffer) = list.next_element_seed(Buffer(&mut *self.0))? {
-            if buffers.len() >= BUFFERS_MAX {
-                return Err(A::Error::custom(format!("it has more than {BUFFERS_MAX} buffers")));
-            }
-            buffers.push(buffer);
-        }
-        Ok(buffers)
-    }
-}
-
-struct Buffer<'k>(&'k mut Interned);
-
-impl<'de> DeserializeSeed<'de> for Buffer<'_> {
-    type Value = Earlier;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Buffer<'_> {
-    type Value = Earlier;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a buffer")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let known = self.0;
-        let (mut pid, mut allocator, mut kind, mut address, mut size, mut devices, mut tag) = (None, None, None, None, None, None, None);
-        let (mut line, mut age_s) = (None, None);
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "pid" => pid = Some(map.next_value::<u32>()?),
-                "allocator" => allocator = Some(shared(&mut known.texts, map.next_value::<String>()?.as_str())),
-                "kind" => kind = Some(shared(&mut known.texts, map.next_value::<String>()?.as_str())),
-                "address" => address = hexadecimal(&map.next_value::<String>()?),
-                "size" => size = Some(map.next_value::<u64>()?),
-                "devices" => devices = Some(shared(&mut known.devices, map.next_value::<Vec<u32>>()?.as_slice())),
-                "tag" => tag = map.next_value::<Option<String>>()?.map(|tag| shared(&mut known.texts, tag.as_str())),
-                "line" => line = line_text(&map.next_value()?).map(|line| shared(&mut known.texts, line.as_str())),
-                "age_s" => age_s = map.next_value::<Option<f64>>()?,
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        let no = |name: &str| A::Error::custom(format!("this is not a buffer: it has no {name}"));
+impl BufferEntry {
+    fn interned(self, known: &mut Interned) -> Result<Earlier, String> {
+        let no = |name: &str| format!("this is not a buffer: it has no {name}");
         Ok(Earlier {
-            pid: pid.ok_or_else(|| no("pid"))?,
-            allocator: allocator.ok_or_else(|| no("allocator"))?,
-            kind: kind.ok_or_else(|| no("kind"))?,
-            address: address.ok_or_else(|| no("address such as 0x2000"))?,
-            size: size.ok_or_else(|| no("size"))?,
-            devices: devices.ok_or_else(|| no("devices"))?,
+            pid: self.pid.ok_or_else(|| no("pid"))?,
+            allocator: shared(&mut known.texts, &*self.allocator.ok_or_else(|| no("allocator"))?),
+            kind: shared(&mut known.texts, &*self.kind.ok_or_else(|| no("kind"))?),
+            address: self.address.as_deref().and_then(hexadecimal).ok_or_else(|| no("address such as 0x2000"))?,
+            size: self.size.ok_or_else(|| no("size"))?,
+            devices: shared(&mut known.devices, &*self.devices.ok_or_else(|| no("devices"))?),
             // A buffer may have neither.
-            tag: tag.unwrap_or_default(),
-            line: line.unwrap_or_default(),
-            age_s,
+            tag: self.tag.map(|tag| shared(&mut known.texts, &*tag)).unwrap_or_default(),
+            line: self.line.and_then(|line| line_text(&line)).map(|line| shared(&mut known.texts, &*line)).unwrap_or_default(),
+            age_s: self.age_s,
         })
+    }
+}
+
+fn time<'de, D: Deserializer<'de>>(input: D) -> Result<Option<UnixTime>, D::Error> {
+    Ok(Option::<String>::deserialize(input)?.as_deref().and_then(UnixTime::parse_rfc3339))
+}
+
+fn start_times<'de, D: Deserializer<'de>>(input: D) -> Result<HashMap<u32, UnixTime>, D::Error> {
+    let (mut started, mut count) = (HashMap::new(), 0);
+    each(input, "a list of processes", |process: ProcessEntry| {
+        count += 1;
+        started.extend(process.pid.zip(process.start_time));
+        if count > DOCUMENT_PROCESSES_MAX { Err("it has more processes than any host has".to_owned()) } else { Ok(()) }
+    })?;
+    Ok(started)
+}
+
+fn buffers<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<Earlier>>, D::Error> {
+    let (mut buffers, mut known) = (Vec::new(), Interned::default());
+    each(input, "a list of buffers", |buffer: BufferEntry| {
+        if buffers.len() >= BUFFERS_MAX {
+            return Err(format!("it has more than {BUFFERS_MAX} buffers"));
+        }
+        buffers.push(buffer.interned(&mut known)?);
+        Ok(())
+    })?;
+    Ok(Some(buffers))
+}
+
+/// Visits the items of a list one after another, so that they are not in memory together.
+fn each<'de, T, D, F>(input: D, expected: &'static str, visit: F) -> Result<(), D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+    F: FnMut(T) -> Result<(), String>,
+{
+    input.deserialize_seq(Each { expected, visit, items: PhantomData })
+}
+
+struct Each<T, F> {
+    expected: &'static str,
+    visit: F,
+    items: PhantomData<T>,
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> Visitor<'de> for Each<T, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some(item) = list.next_element()? {
+            (self.visit)(item).map_err(A::Error::custom)?;
+        }
+        Ok(())
     }
 }
 
@@ -265,13 +193,15 @@ fn hexadecimal(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const BUFFER: &str = r#"{"pid": 7, "allocator": "7.0.1", "kind": "l1", "address": "0x40", "size": 9, "devices": [0, 3], "tag": null, "new": {"a": []}, "age_s": 1.5, "line": {"file": "/m/a.py", "line": 3, "function": "f"}}"#;
+    const BUFFER: &str = r#"{"pid": 7, "allocator": "7.0.1", "kind": "l1", "address": "0x40", "size": 9, "devices": [0, 3],
+        "tag": null, "new": {"a": []}, "age_s": 1.5, "line": {"file": "/m/a.py", "line": 3, "function": "f"}}"#;
 
     #[test]
     fn buffers_are_read_and_the_rest_is_passed_over() {
         let processes = r#"[{"pid": 7, "name": "a", "start_time": "1970-01-01T00:00:01Z"}, {"pid": 8, "start_time": null}]"#;
         let text = format!(
-            r#"{{"schema": 1, "host": "h", "devices": [{{"id": 0}}], "processes": {processes}, "buffers": [{BUFFER}, {BUFFER}], "later": null}}"#
+            r#"{{"schema": 1, "host": "h", "devices": [{{"id": 0}}], "processes": {processes},
+                "buffers": [{BUFFER}, {BUFFER}], "later": null}}"#
         );
         let listing = parse(text.as_bytes()).unwrap();
         assert_eq!(
