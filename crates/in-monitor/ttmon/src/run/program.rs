@@ -4,12 +4,15 @@
 //! these commands are started without the library.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use object::elf::{DataEncoding, ELFMAG, FileClass, FileHeader64, Machine};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{LittleEndian, ReadCache, ReadRef};
 use rustix::fs::{Access, access};
 
 /// Whether a library can be preloaded.
@@ -54,17 +57,17 @@ pub(crate) fn linkage(command: &OsStr, path: Option<&OsStr>) -> Linkage {
 /// there is neither, or if the command does not exist.
 pub(crate) fn interpreter_of(command: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     let file = File::open(resolve(command, path).filter(|path| path.is_file())?).ok()?;
-    let path = match header(&file) {
-        Some(header) => interpreter(&file, &header)??,
+    let data = ReadCache::new(&file);
+    let path = match header(&data) {
+        Some(header) => interpreter(&data, header).ok()??.to_vec(),
         None => {
             let mut line = [0; SCRIPT_BYTES];
             let length = file.read_at(&mut line, 0).ok()?;
             let line = line.get(..length)?.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-            line.trim_ascii_start().split(|byte| b" \t".contains(byte)).next()?.to_vec()
+            line.trim_ascii_start().split(|byte| b" \t\0".contains(byte)).next()?.to_vec()
         }
     };
-    let path = path.split(|byte| *byte == 0).next().filter(|path| !path.is_empty())?;
-    Some(PathBuf::from(OsStr::from_bytes(path)))
+    (!path.is_empty()).then(|| PathBuf::from(OsString::from_vec(path)))
 }
 
 /// Returns the file that would be executed. A name with a slash is a path; any other name is searched in `path`.
@@ -76,79 +79,64 @@ pub(super) fn resolve(command: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> 
     env::split_paths(path.unwrap_or(OsStr::new("/bin:/usr/bin"))).map(|folder| folder.join(Path::new(command))).find(is_program)
 }
 
-const HEADER_BYTES: usize = 64;
-const SEGMENT_BYTES: usize = 56;
-/// Maximum number of segments that are read. Programs have about a dozen.
-const SEGMENTS_MAX: u16 = 256;
-const INTERPRETER: u32 = 3;
-const INTERPRETER_BYTES_MAX: u64 = 4096;
 /// Bytes that the system reads from the beginning of a script.
 const SCRIPT_BYTES: usize = 256;
 
-/// The parts of an ELF header that identify the processor: class, byte order and machine.
-type Target = (u8, u8, u16);
+/// The header of an ELF file of 64 bits. One of 32 bits begins with the same members.
+type Header = FileHeader64<LittleEndian>;
+/// The parts of a header that identify the processor: class, byte order and machine.
+type Target = (FileClass, DataEncoding, Machine);
 
 fn of_file(file: &File) -> Linkage {
-    let Some(header) = header(file) else { return Linkage::Dynamic };
-    if own_target().is_some_and(|own| own != target(&header)) {
+    let data = ReadCache::new(file);
+    let Some(header) = header(&data) else { return Linkage::Dynamic };
+    if own_target().is_some_and(|own| own != target(header)) {
         return Linkage::Foreign;
     }
-    match interpreter(file, &header) {
-        Some(Some(path)) if path.windows(7).any(|part| part == b"ld-musl") => Linkage::Musl,
-        Some(None) => Linkage::Static,
+    match interpreter(&data, header) {
+        Ok(Some(path)) if path.windows(7).any(|part| part == b"ld-musl") => Linkage::Musl,
+        Ok(None) => Linkage::Static,
         _ => Linkage::Dynamic,
     }
 }
 
-/// Reads the header of a 64-bit or 32-bit ELF file. Returns `None` for any other file, such as a script.
-fn header(file: &File) -> Option<[u8; HEADER_BYTES]> {
-    let mut header = [0; HEADER_BYTES];
-    file.read_exact_at(&mut header, 0).ok()?;
-    header.starts_with(b"\x7fELF").then_some(header)
+/// Reads the header of an ELF file. Returns `None` for any other file, such as a script.
+fn header<'a>(data: &'a ReadCache<&File>) -> Option<&'a Header> {
+    let header: &Header = data.read_at(0).ok()?;
+    (header.e_ident.magic == ELFMAG).then_some(header)
 }
 
-fn target(header: &[u8; HEADER_BYTES]) -> Target {
-    (header[4], header[5], u16::from_le_bytes(at(header, 18)))
+fn target(header: &Header) -> Target {
+    (header.e_ident.class, header.e_ident.data, header.e_machine(LittleEndian))
 }
 
 /// The target of ttmon's libraries, which is the target of this program.
 fn own_target() -> Option<Target> {
-    header(&File::open(env::current_exe().ok()?).ok()?).map(|header| target(&header))
+    let file = File::open(env::current_exe().ok()?).ok()?;
+    header(&ReadCache::new(&file)).map(target)
 }
 
-/// Returns the path of the dynamic linker. `Some(None)` means that there is none, `None` that it is unknown.
-fn interpreter(file: &File, header: &[u8; HEADER_BYTES]) -> Option<Option<Vec<u8>>> {
-    let (offset, bytes, count) =
-        (u64::from_le_bytes(at(header, 32)), usize::from(u16::from_le_bytes(at(header, 54))), u16::from_le_bytes(at(header, 56)));
-    if bytes != SEGMENT_BYTES || count > SEGMENTS_MAX {
-        return None;
-    }
-    let mut segments = vec![0; bytes * usize::from(count)];
-    file.read_exact_at(&mut segments, offset).ok()?;
-    let Some(segment) = segments.chunks_exact(SEGMENT_BYTES).find(|segment| u32::from_le_bytes(at(segment, 0)) == INTERPRETER) else {
-        return Some(None);
-    };
-    let mut path = vec![0; usize::try_from(u64::from_le_bytes(at(segment, 32)).min(INTERPRETER_BYTES_MAX)).ok()?];
-    file.read_exact_at(&mut path, u64::from_le_bytes(at(segment, 8))).ok()?;
-    Some(Some(path))
-}
-
-/// Returns the bytes at an offset; zeros if there are too few.
-fn at<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
-    bytes.get(offset..offset + N).and_then(|part| part.try_into().ok()).unwrap_or([0; N])
+/// Returns the path of the dynamic linker, or `None` if there is none.
+fn interpreter<'a>(data: &'a ReadCache<&File>, header: &Header) -> object::Result<Option<&'a [u8]>> {
+    let segments = header.program_headers(LittleEndian, data)?;
+    segments.iter().find_map(|segment| segment.interpreter(LittleEndian, data).transpose()).transpose()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object::elf::{ELFCLASS32, EM_386};
     use std::io::Write;
+
+    const HEADER_BYTES: usize = 64;
+    const SEGMENT_BYTES: usize = 56;
 
     /// Creates an ELF file with a header and segments. Each segment has a type and a text.
     fn elf(target: Target, segments: &[(u32, &[u8])]) -> File {
         let mut header = [0; HEADER_BYTES];
         header[..4].copy_from_slice(b"\x7fELF");
-        (header[4], header[5]) = (target.0, target.1);
-        header[18..20].copy_from_slice(&target.2.to_le_bytes());
+        (header[4], header[5]) = (target.0.0, target.1.0);
+        header[18..20].copy_from_slice(&target.2.0.to_le_bytes());
         header[32..40].copy_from_slice(&64_u64.to_le_bytes());
         header[54..56].copy_from_slice(&56_u16.to_le_bytes());
         header[56..58].copy_from_slice(&u16::try_from(segments.len()).unwrap().to_le_bytes());
@@ -172,7 +160,7 @@ mod tests {
         assert_eq!(of_file(&elf(own, &[(1, b"code"), (3, b"/lib64/ld-linux-x86-64.so.2\0")])), Linkage::Dynamic);
         assert_eq!(of_file(&elf(own, &[(3, b"/lib/ld-musl-x86_64.so.1\0")])), Linkage::Musl);
         assert_eq!(of_file(&elf(own, &[(1, b"code")])), Linkage::Static);
-        assert_eq!(of_file(&elf((1, own.1, 3), &[])), Linkage::Foreign);
+        assert_eq!(of_file(&elf((ELFCLASS32, own.1, EM_386), &[])), Linkage::Foreign);
         assert_eq!(of_file(&File::open(env::current_exe().unwrap()).unwrap()), Linkage::Dynamic);
     }
 
