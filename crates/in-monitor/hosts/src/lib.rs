@@ -5,10 +5,10 @@
 //! deadline, so a caller that must not wait uses a thread.
 
 mod address;
-mod address;
 mod error;
 mod events;
 pub mod fleet;
+mod head;
 mod past;
 mod post;
 mod stream;
@@ -18,7 +18,7 @@ mod tls;
 #[path = "no_tls.rs"]
 mod tls;
 
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::time::Duration;
 
 use ttmon_model::Snapshot;
@@ -32,6 +32,7 @@ pub use past::{Past, Series};
 pub use post::{Credentials, Target, get, post};
 pub use tls::Roots;
 
+use head::Head;
 use stream::{Deadline, Stream};
 
 /// A service that accepts requests.
@@ -108,49 +109,28 @@ impl Service {
 }
 
 /// Reads an answer to its end. Returns its body and its age.
-fn read_whole(stream: Box<dyn Stream>, bytes_max: usize) -> Result<(String, Duration), RequestError> {
-    let mut answer = Vec::new();
-    match stream.take(bytes_max as u64 + 1).read_to_end(&mut answer) {
+fn read_whole(stream: impl Read, bytes_max: usize) -> Result<(String, Duration), RequestError> {
+    let mut stream = BufReader::new(stream.take(bytes_max as u64 + 1));
+    let head = Head::read(&mut stream)?;
+    let mut body = Vec::new();
+    match stream.read_to_end(&mut body) {
         // If a TLS peer closes without notice, the answer may be incomplete. The length below decides.
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(RequestError::silent(error)),
-        _ if answer.len() > bytes_max => Err(RequestError::Endless),
-        _ => understand(answer),
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(RequestError::silent(error)),
+        _ if stream.get_ref().limit() == 0 => return Err(RequestError::Endless),
+        _ if head.number("content-length").is_some_and(|length| (body.len() as u64) < length) => return Err(RequestError::Half),
+        _ => {}
     }
-}
-
-/// Returns the body of a successful answer, and its age.
-fn understand(mut answer: Vec<u8>) -> Result<(String, Duration), RequestError> {
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(RequestError::Half)?;
-    let head: Vec<u8> = answer.drain(..end + 4).collect();
-    let (head, body) = (std::str::from_utf8(&head).map_err(|_| RequestError::NotText)?, answer);
-    let number = |wanted: &str| -> Option<u64> {
-        let mut fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted))?.1.trim().parse().ok()
-    };
-    match head.lines().next().and_then(status) {
-        None => Err(RequestError::Strange("it does not speak HTTP".to_owned())),
-        Some(401 | 403) => Err(RequestError::Refused),
-        Some(200) if number("content-length").is_some_and(|length| (body.len() as u64) < length) => Err(RequestError::Half),
-        Some(200) => {
-            let text = String::from_utf8(body).map_err(|_| RequestError::NotText)?;
-            Ok((text, Duration::from_secs(number("age").unwrap_or(0))))
-        }
-        Some(status) => Err(RequestError::Status(status)),
-    }
+    let text = String::from_utf8(body).map_err(|_| RequestError::NotText)?;
+    Ok((text, Duration::from_secs(head.number("age").unwrap_or(0))))
 }
 
 /// Parses a whole answer, and its body as history. For the fuzzer.
 #[cfg(fuzzing)]
 pub fn read_answer(bytes: &[u8]) {
-    if let Ok((text, _)) = understand(bytes.to_vec()) {
+    if let Ok((text, _)) = read_whole(bytes, DOCUMENT_BYTES_MAX) {
         // Either result is right, as long as there is one.
         let _ = Past::read(&text, None);
     }
-}
-
-/// Returns the status in the first line of an answer.
-fn status(first: &str) -> Option<u16> {
-    first.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()
 }
 
 #[cfg(test)]

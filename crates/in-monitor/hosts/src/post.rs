@@ -1,15 +1,13 @@
 //! Posts a message to a receiver on this host or another: a webhook, an Alertmanager.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::head::{read_line, status};
 use crate::stream::{self, Deadline};
-use crate::{BadAddress, RequestError, Roots, ServiceAddress, read_whole, status};
-
-/// Longest status line that is read.
-const LINE_BYTES_MAX: u64 = 4096;
+use crate::{BadAddress, RequestError, Roots, ServiceAddress, read_whole};
 
 /// An address with a path: `http://HOST[:PORT]/PATH`.
 #[derive(Clone, PartialEq, Eq)]
@@ -127,9 +125,12 @@ pub fn post(target: &Target, roots: Option<&Roots>, bearer: Option<&str>, body: 
         body.len(),
     );
     stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).and_then(|()| stream.flush()).map_err(RequestError::silent)?;
-    let mut line = Vec::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line).map_err(RequestError::silent)?;
-    match std::str::from_utf8(&line).ok().and_then(status) {
+    let status = match read_line(&mut BufReader::new(stream)) {
+        Ok(line) => status(&line),
+        Err(RequestError::Half | RequestError::NotText | RequestError::Endless) => None,
+        Err(error) => return Err(error),
+    };
+    match status {
         None => Err(RequestError::Strange("it does not speak HTTP".to_owned())),
         Some(200..=299) => Ok(()),
         Some(status @ 300..=399) => Err(RequestError::Redirect(status)),
@@ -140,6 +141,7 @@ pub fn post(target: &Target, roots: Option<&Roots>, bearer: Option<&str>, body: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::net::TcpListener;
     use std::thread;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -23,21 +24,21 @@ impl Vector {
         if text.len() > ANSWER_BYTES_MAX {
             return Err(StoreError::TooLarge);
         }
-        let mut found = Found::default();
-        let mut input = serde_json::Deserializer::from_str(text);
-        let read = Level { found: &mut found, is_data: false }.deserialize(&mut input).and_then(|()| input.end());
-        if let Some(error) = found.error {
-            return Err(error);
+        let answer: Answer<'_> = serde_json::from_str(text).map_err(|error| strange(&error.to_string()))?;
+        if answer.status.as_deref() == Some("error") {
+            let reason = answer.error.map(|text| text.chars().take(LABEL_BYTES_MAX).collect());
+            return Err(StoreError::Query(reason.unwrap_or_else(|| "no reason".to_owned())));
         }
-        read.map_err(|error| strange(&error.to_string()))?;
-        if found.status.as_deref() == Some("error") {
-            return Err(StoreError::Query(found.refusal.unwrap_or_else(|| "no reason".to_owned())));
+        let data = answer.data.ok_or_else(|| strange("no result"))?;
+        if data.result_type.as_deref().is_some_and(|kind| kind != "vector") {
+            return Err(strange("no vector"));
         }
-        match (found.kind.as_deref(), found.series) {
-            (Some("vector"), Some(series)) => Ok(Self(series)),
-            (Some(other), _) if other != "vector" => Err(strange("no vector")),
-            _ => Err(strange("no result")),
+        let (Some(_), Some(rows)) = (data.result_type, data.result) else { return Err(strange("no result")) };
+        if rows.len() > SERIES_MAX {
+            return Err(StoreError::TooLarge);
         }
+        let series = rows.into_iter().filter_map(|row| read_series(row.get()).transpose());
+        Ok(Self(series.collect::<Result<_, _>>()?))
     }
 
     /// Whether there are no series.
@@ -50,93 +51,47 @@ fn strange(why: &str) -> StoreError {
     StoreError::Strange(why.to_owned())
 }
 
-/// The values that were parsed so far. Series are parsed one at a time; other keys are skipped.
-#[derive(Default)]
-struct Found {
+/// An answer of the store. Each series is parsed later, on its own.
+#[derive(Deserialize)]
+struct Answer<'a> {
     status: Option<String>,
-    refusal: Option<String>,
-    kind: Option<String>,
-    series: Option<Vec<(Labels, f64)>>,
-    error: Option<StoreError>,
+    error: Option<String>,
+    #[serde(borrow)]
+    data: Option<AnswerData<'a>>,
 }
 
-/// The top level of the answer, or its `data`.
-struct Level<'f> {
-    found: &'f mut Found,
-    is_data: bool,
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerData<'a> {
+    result_type: Option<String>,
+    #[serde(borrow, default, deserialize_with = "rows")]
+    result: Option<Vec<&'a RawValue>>,
 }
 
-impl<'de> DeserializeSeed<'de> for Level<'_> {
-    type Value = ();
+/// Keeps one item more than the limit, so that a long list is noticed but takes no memory.
+fn rows<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<&'de RawValue>>, D::Error> {
+    struct Rows;
 
-    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
-        input.deserialize_map(self)
-    }
-}
+    impl<'de> Visitor<'de> for Rows {
+        type Value = Vec<&'de RawValue>;
 
-impl<'de> Visitor<'de> for Level<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { found, is_data } = self;
-        while let Some(key) = map.next_key::<String>()? {
-            match (is_data, key.as_str()) {
-                (false, "status") => found.status = short(map.next_value()?),
-                (false, "error") => found.refusal = short(map.next_value()?),
-                (false, "data") => map.next_value_seed(Level { found, is_data: true })?,
-                (true, "resultType") => found.kind = short(map.next_value()?),
-                (true, "result") => map.next_value_seed(Rows(found))?,
-                _ => _ = map.next_value::<IgnoredAny>()?,
-            }
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
         }
-        Ok(())
-    }
-}
 
-/// Returns the beginning of a text, or `None` for another value, which no answer of Prometheus has there.
-fn short(value: &RawValue) -> Option<String> {
-    let text: String = serde_json::from_str(value.get()).ok()?;
-    Some(text.chars().take(LABEL_BYTES_MAX).collect())
-}
-
-/// The list of series.
-struct Rows<'f>(&'f mut Found);
-
-impl<'de> DeserializeSeed<'de> for Rows<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
-        input.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Rows<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {
-        let (mut series, mut count) = (Vec::new(), 0);
-        while let Some(row) = rows.next_element::<&RawValue>()? {
-            count += 1;
-            let read = if count > SERIES_MAX { Err(StoreError::TooLarge) } else { read_series(row.get()) };
-            match read {
-                Ok(one) => series.extend(one),
-                Err(error) => {
-                    self.0.error = Some(error);
-                    return Err(A::Error::custom("refused"));
-                }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut rows = Vec::new();
+            while rows.len() <= SERIES_MAX
+                && let Some(row) = list.next_element()?
+            {
+                rows.push(row);
             }
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(rows)
         }
-        self.0.series = Some(series);
-        Ok(())
     }
+
+    input.deserialize_seq(Rows).map(Some)
 }
 
 /// Parses one series. Returns `None` if its value is not a finite number.
