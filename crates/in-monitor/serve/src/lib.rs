@@ -37,7 +37,6 @@ mod scans;
 mod service;
 mod service_events;
 mod shares;
-mod simulated;
 mod texts;
 mod tls;
 mod write_deadline;
@@ -62,8 +61,7 @@ pub use http::response_bytes;
 pub use metrics::Detail as MetricsDetail;
 pub use page::report_page;
 pub use routes::{fields_document as fields, mesh_document as mesh};
-pub use simulated::SimulatedHost;
-pub use texts::{TextAnswer, TextRequest, serve_texts};
+pub use texts::{TextAnswer, serve_texts};
 
 use endpoints::{UnixEndpoint, may_listen, open_tcp};
 use http::Endpoints;

@@ -1,4 +1,4 @@
-//! Small text services over plain HTTP: lists of hosts, metrics of simulated hosts. They have no users and no secrets.
+//! A small text service over plain HTTP: lists of hosts. It has no users and no secrets.
 
 use std::convert::Infallible;
 use std::io;
@@ -6,7 +6,7 @@ use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -16,20 +16,6 @@ use tokio::sync::Semaphore;
 use crate::body::Body;
 use crate::http::protocol;
 use crate::limits::TEXT_CONNECTIONS_MAX;
-use crate::page::takes_gzip;
-
-/// The parts of a request that are used.
-#[derive(Clone, Copy, Debug)]
-pub struct TextRequest<'a> {
-    /// Its path.
-    pub path: &'a str,
-    /// The value of the Host header.
-    pub host: &'a str,
-    /// The value of the Accept header.
-    pub accept: &'a str,
-    /// Whether the client accepts compressed answers.
-    pub takes_gzip: bool,
-}
 
 /// An answer.
 #[derive(Clone, Debug)]
@@ -38,14 +24,12 @@ pub struct TextAnswer {
     pub content_type: &'static str,
     /// Its bytes.
     pub body: Vec<u8>,
-    /// Whether `body` is compressed.
-    pub is_gzip: bool,
 }
 
-/// Answers requests on a port until the program ends. `answer` returns `None` for a path that does not exist.
+/// Answers requests on a port until the program ends. `answer` gets a path, and returns `None` if it does not exist.
 pub fn serve_texts<F>(listener: StdListener, answer: F) -> io::Result<()>
 where
-    F: Fn(TextRequest<'_>) -> Option<TextAnswer> + Send + Sync + 'static,
+    F: Fn(&str) -> Option<TextAnswer> + Send + Sync + 'static,
 {
     listener.set_nonblocking(true)?;
     let answer = Arc::new(answer);
@@ -70,9 +54,7 @@ where
     })
 }
 
-fn respond(request: &Request<Incoming>, answer: &dyn Fn(TextRequest<'_>) -> Option<TextAnswer>) -> Response<Body> {
-    // A header that is no text counts as none.
-    let header = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+fn respond(request: &Request<Incoming>, answer: &dyn Fn(&str) -> Option<TextAnswer>) -> Response<Body> {
     let text = |status: StatusCode, text: String| {
         let mut response = Response::new(Body::from(text));
         *response.status_mut() = status;
@@ -81,16 +63,11 @@ fn respond(request: &Request<Incoming>, answer: &dyn Fn(TextRequest<'_>) -> Opti
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
     }
-    let asked =
-        TextRequest { path: request.uri().path(), host: header(HOST), accept: header(ACCEPT), takes_gzip: takes_gzip(request.headers()) };
-    match answer(asked) {
+    match answer(request.uri().path()) {
         None => text(StatusCode::NOT_FOUND, "no such path\n".to_owned()),
-        Some(TextAnswer { content_type, body, is_gzip }) => {
+        Some(TextAnswer { content_type, body }) => {
             let mut response = Response::new(Body::from(Bytes::from(body)));
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-            if is_gzip {
-                response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            }
             response
         }
     }

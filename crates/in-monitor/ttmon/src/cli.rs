@@ -31,7 +31,7 @@ pub(crate) use monitors::{DmonArgs, EventsArgs, LinesArgs, PmonArgs, RecordArgs,
 pub(crate) use export::{ExportArgs, ExportFormat};
 
 pub(crate) use alerts::{AlertsArgs, AlertsCommand, SilenceArgs};
-pub(crate) use fleet::{FleetArgs, FleetCommand, SdArgs, SdFrom, SimFleetArgs, StoreArgs};
+pub(crate) use fleet::{FleetArgs, FleetCommand, SdArgs, SdFrom, StoreArgs};
 pub(crate) use run::RunArgs;
 pub(crate) use serve::ServeArgs;
 
@@ -168,7 +168,6 @@ const INAPPLICABLE_FLAGS: &[(&str, &[&str])] = &[
     ("help", OF_MACHINES),
     ("fleet", &["device", "id", "no_server", "root", "sim", "seed", "cluster", "read_timeout"]),
     ("sd", &["device", "id", "json", "no_server", "root", "sim", "seed", "cluster", "read_timeout", "color", "ascii"]),
-    ("sim-fleet", &["device", "id", "json", "no_server", "root", "sim", "cluster", "read_timeout", "color", "ascii"]),
     ("dmon", &["json"]),
     ("pmon", &["json"]),
 ];
@@ -352,8 +351,6 @@ pub(crate) enum Command {
     Fleet(FleetArgs),
     /// Print the hosts of a fleet as JSON for Prometheus's file_sd and http_sd.
     Sd(SdArgs),
-    /// Serve metrics of simulated hosts, to test Prometheus servers, rules and dashboards.
-    SimFleet(SimFleetArgs),
     /// Record samples to a file, for `ttmon top --replay`: JSON lines in zstd. Ctrl-C ends the recording.
     Record(RecordArgs),
     /// Make (or remove) links under the names of earlier tools: tt_smi, tt_smi_umd, tt-nvtop, allocation_monitor_client,

@@ -28,7 +28,7 @@ use crate::terminal::Terminal;
 // These values need no interpretation.
 pub(crate) use crate::cli::{AliasArgs, DoctorArgs, ExportFormat, SdFrom, StoreArgs, When};
 pub(crate) use alerts::{SilenceRequest, silence};
-pub(crate) use fleet::{FindHosts, FleetRequest, HostFault, SdRequest, SimFleetRequest, fleet, sd, sim_fleet};
+pub(crate) use fleet::{FindHosts, FleetRequest, SdRequest, fleet, sd};
 pub(crate) use memory::{BufferListing, Grouping, MemoryListing, MemoryOutput, MemoryRequest, memory};
 pub(crate) use monitors::{EventsRequest, LinesRequest, RecordRequest, TopRequest, TopSource, dmon, events, lines, record, top, wait};
 pub(crate) use run::{RunRequest, run};

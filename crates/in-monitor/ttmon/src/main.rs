@@ -31,7 +31,6 @@ mod sd;
 mod serve;
 mod server;
 mod show;
-mod sim_fleet;
 mod symbols;
 mod terminal;
 mod top;
@@ -151,7 +150,6 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Man { command, dir: None } => print(&pages::man(command.as_deref())?),
         Command::Fleet(args) => fleet::run(&invocation::fleet(common, args)?),
         Command::Sd(args) => sd::run(invocation::sd(args)?),
-        Command::SimFleet(args) => sim_fleet::run(&invocation::sim_fleet(common, args)?),
         Command::Report(args) => report::run(&args.input, &args.output),
         Command::Export(args) => export::run(&invocation::export(common, args)?),
         Command::Token { token_file } => print(serve::print_token(token_file.as_deref())?.as_bytes()),

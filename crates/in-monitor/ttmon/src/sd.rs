@@ -30,15 +30,15 @@ pub(crate) fn run(request: SdRequest) -> Result<(), Failure> {
                 Ok(fresh) => *last = fresh,
                 Err(failure) => complain(&format!("{}; the list stays as it was", failure.message)),
             }
-            Some(TextAnswer { content_type: "application/json", body: last.clone().into_bytes(), is_gzip: false })
+            Some(TextAnswer { content_type: "application/json", body: last.clone().into_bytes() })
         }
         _ => None,
     };
-    serve_texts(listener, move |asked| answer(asked.path)).map_err(|error| Failure::new(format!("cannot serve: {error}")))
+    serve_texts(listener, answer).map_err(|error| Failure::new(format!("cannot serve: {error}")))
 }
 
 /// Listens on an address. Returns the address with its port.
-pub(crate) fn listener(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+fn listener(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
     let bound = TcpListener::bind(address).and_then(|listener| listener.local_addr().map(|at| (listener, at)));
     bound.map_err(|error| Failure::new(format!("cannot listen on {address}: {error}; give another --listen ADDR:PORT")))
 }

@@ -1,12 +1,8 @@
-//! `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet` as typed.
+//! `ttmon fleet` and `ttmon sd` as typed.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ttmon_serve::MetricsDetail;
-
-use super::one_of;
-use super::serve::METRICS;
 
 #[derive(Debug, Args)]
 pub(crate) struct FleetArgs {
@@ -87,24 +83,4 @@ pub(crate) enum SdFrom {
     Slurm,
     /// Nodes of Kubernetes that have cards.
     K8s,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SimFleetArgs {
-    /// Number of hosts.
-    #[arg(long, value_name = "N", default_value = "100")]
-    pub(crate) hosts: u32,
-    /// Boards of each host, in the format of --sim.
-    #[arg(long, value_name = "SPEC", default_value = "galaxy")]
-    pub(crate) spec: String,
-    /// Where to serve: /sd lists the hosts for http_sd, /hosts/NAME/metrics has the metrics of one.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9479")]
-    pub(crate) listen: String,
-    /// Simulate a fault on one host: HOST:KIND:DEVICE[@SECONDS[-SECONDS]], such as 3:hot:0@60-120. Hosts count from 0, seconds from the
-    /// start.
-    #[arg(long, value_name = "FAULT")]
-    pub(crate) fault: Vec<String>,
-    /// How many series each host has.
-    #[arg(long, value_name = "DETAIL", default_value = "lean", value_parser = one_of(METRICS))]
-    pub(crate) metrics: MetricsDetail,
 }

@@ -3,7 +3,7 @@
 /// A line of a section: a term and its description.
 pub(crate) type Row = (&'static str, &'static str);
 
-/// The help of `ttmon --help`: one screen of 24 lines, then examples.
+/// The help of `ttmon --help`: at most 24 lines, then examples. Commands that are used once share a line.
 pub(crate) const SUMMARY: &str = "\
 ttmon shows Tenstorrent devices: health, clocks, power, memory and processes.
 Usage: ttmon [OPTIONS] [COMMAND]        without a command: one snapshot
@@ -18,15 +18,13 @@ Commands:
   who      processes on each device       mem          memory of processes
   dmon     one line per device            oom          explain refusals
   pmon     one line per process           events       allocations and frees
-  topo     connections of devices         env          variables that run sets
-  wait     wait until devices are idle    record       record for top --replay
-  check    for monitoring systems         report       write an HTML report
-  doctor   find problems                  export       write for other viewers
-  alerts   list, test, silence alerts     alias        links for earlier tools
-  serve    service with API and page      completions  completion of a shell
-  token    token of the service           man          manual page
-  fleet    hosts of a fleet               sim-fleet    simulated hosts
-  sd       hosts for Prometheus           help         help of a command
+  topo     connections of devices         record       record for top --replay
+  wait     wait until devices are idle    report       write an HTML report
+  check    for monitoring systems         export       write for other viewers
+  doctor   find problems                  fleet        hosts of a fleet
+  alerts   list, test, silence alerts     help         help of a command
+  serve    service with API and page
+  set-up:  alias completions env man sd token
 
 More: ttmon help COMMAND (one command), ttmon help all (all options), ttmon man.
 
@@ -181,7 +179,6 @@ const ALL: &[Sections] = &[
         "sd",
         &[("ttmon sd --from hosts --input hosts.txt", "print the hosts of a file"), ("ttmon sd --from slurm", "print the hosts of Slurm")],
     ),
-    plain("sim-fleet", &[("ttmon sim-fleet --hosts 100 --listen 127.0.0.1:9500", "serve the metrics of 100 hosts")]),
     machine("record", &[("ttmon record monday.ttmon", "record until Ctrl-C")]),
     Sections {
         files: &[("the folder of ttmon", "where the links are made, unless --dir is given")],

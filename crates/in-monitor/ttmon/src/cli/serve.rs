@@ -74,7 +74,7 @@ pub(crate) struct ServeArgs {
     pub(crate) log: Format,
 }
 
-pub(super) const METRICS: &[(&str, &str, MetricsDetail)] = &[
+const METRICS: &[(&str, &str, MetricsDetail)] = &[
     ("full", "Everything: up to 2,700 series for 32 chips", MetricsDetail::Full),
     ("lean", "What alerts and dashboards of many hosts need: at most 1,500", MetricsDetail::Lean),
 ];

@@ -1,4 +1,4 @@
-//! Interprets `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet`.
+//! Interprets `ttmon fleet` and `ttmon sd`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,14 +6,11 @@ use std::path::PathBuf;
 use ttmon_buffer_history::Size;
 use ttmon_hosts::ServiceAddress;
 use ttmon_hosts::fleet::{FindRequest, HOSTS_SHOWN};
-use ttmon_serve::MetricsDetail;
 
 use super::{OutputFormat, address, variable};
-use crate::cli::{FleetArgs, FleetCommand, GlobalArgs, SdArgs, SdFrom, SimFleetArgs, StoreArgs};
+use crate::cli::{FleetArgs, FleetCommand, GlobalArgs, SdArgs, SdFrom, StoreArgs};
 use crate::failure::Failure;
 
-/// Maximum number of hosts of a simulated fleet. Each host takes some kilobytes.
-const HOSTS_MAX: u32 = 100_000;
 const SD_LISTEN_EXAMPLE: &str = "127.0.0.1:9479";
 
 /// The store and the services to query, and which hosts to list.
@@ -42,25 +39,6 @@ pub(crate) struct SdRequest {
     pub(crate) port: u16,
     /// Serve the list at this address instead of printing it.
     pub(crate) listen: Option<SocketAddr>,
-}
-
-pub(crate) struct SimFleetRequest {
-    pub(crate) hosts: u32,
-    pub(crate) seed: u64,
-    pub(crate) spec: String,
-    pub(crate) faults: Vec<HostFault>,
-    pub(crate) listen: SocketAddr,
-    pub(crate) detail: MetricsDetail,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HostFault {
-    pub(crate) host: u64,
-    /// The fault in the format of `--sim`.
-    pub(crate) text: String,
-    /// Seconds after the start.
-    pub(crate) from: u64,
-    pub(crate) until: u64,
 }
 
 pub(crate) fn fleet(common: &GlobalArgs, args: &FleetArgs) -> Result<FleetRequest, Failure> {
@@ -111,51 +89,4 @@ pub(crate) fn sd(args: &SdArgs) -> Result<SdRequest, Failure> {
     }
     let listen = args.listen.as_deref().map(|text| address("--listen", text, SD_LISTEN_EXAMPLE)).transpose()?;
     Ok(SdRequest { from: args.from, input: args.input.clone(), port: args.port, listen })
-}
-
-pub(crate) fn sim_fleet(common: &GlobalArgs, args: &SimFleetArgs) -> Result<SimFleetRequest, Failure> {
-    if common.names_a_machine() {
-        return Err(Failure::usage("sim-fleet simulates what --spec says; leave -d, -i, --json, --root, --sim and --cluster out"));
-    }
-    if !(1..=HOSTS_MAX).contains(&args.hosts) {
-        return Err(Failure::usage(format!("--hosts takes 1 to {HOSTS_MAX}")));
-    }
-    Ok(SimFleetRequest {
-        hosts: args.hosts,
-        seed: common.seed.unwrap_or_default(),
-        spec: args.spec.clone(),
-        faults: args.fault.iter().map(|text| fault(text, u64::from(args.hosts))).collect::<Result<_, _>>()?,
-        listen: address("--listen", &args.listen, SD_LISTEN_EXAMPLE)?,
-        detail: args.metrics,
-    })
-}
-
-/// Parses `HOST:KIND:DEVICE[@SECONDS[-SECONDS]]`.
-fn fault(text: &str, hosts: u64) -> Result<HostFault, Failure> {
-    let bad = |why: &str| Failure::usage(format!("--fault {text}: {why}; it is HOST:KIND:DEVICE[@SECONDS[-SECONDS]]"));
-    let (host, rest) = text.split_once(':').ok_or_else(|| bad("no host"))?;
-    let host = host.parse::<u64>().ok().filter(|host| *host < hosts).ok_or_else(|| bad("no such host"))?;
-    let (what, span) = rest.split_once('@').unwrap_or((rest, "0"));
-    let (from, until) = span.split_once('-').map_or((span, None), |(from, until)| (from, Some(until)));
-    let number = |text: &str| text.parse::<u64>().map_err(|_| bad("not seconds"));
-    let (from, until) = (number(from)?, until.map_or(Ok(u64::MAX), number)?);
-    if until <= from {
-        return Err(bad("it ends before it begins"));
-    }
-    // The fault begins after the first sample, so that a device exists before it vanishes.
-    Ok(HostFault { host, text: format!("fault={what}@1"), from, until })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn faults_are_read() {
-        let good = HostFault { host: 3, text: "fault=hot:0@1".to_owned(), from: 60, until: 120 };
-        assert_eq!(fault("3:hot:0@60-120", 10).unwrap(), good);
-        for text in ["", "hot:0", "10:hot:0", "x:hot:0", "1:hot:0@a", "1:hot:0@5-5"] {
-            assert_eq!(fault(text, 10).unwrap_err().code, 2, "{text}");
-        }
-    }
 }

@@ -5,30 +5,30 @@
 
 mod page;
 mod queries;
+mod simulated;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use tempfile::TempDir;
 use ttmon_testing::{KilledOnDrop, until};
 
+use self::simulated::Simulated;
 use crate::alertmanager::Alertmanager;
 use crate::engines::{Prometheus, Victoria, series, values};
 use crate::webhook::Webhook;
-use crate::{get, output, repository, start_service, ttmon};
+use crate::{output, repository, start_service, ttmon};
 
 static HOSTS: LazyLock<usize> = LazyLock::new(|| std::env::var("TTMON_TEST_HOSTS").map_or(4, |count| count.parse().unwrap()));
 /// Seconds between two scrapes, two evaluations of the rules, and two reads of the list. Many hosts take longer.
 static INTERVAL_S: LazyLock<u32> = LazyLock::new(|| if *HOSTS > 10 { 5 } else { 1 });
-/// A fault of a host that has processes: one in four is idle.
-const FAULT: &str = "0:hot:0";
-/// A port at which nothing listens, for engines whose alerts nobody reads.
-const NOBODY: u16 = 9;
+/// A port at which nothing listens, for engines whose alerts are not received.
+const NO_RECEIVER: u16 = 9;
 
 fn interval() -> String {
     format!("{}s", *INTERVAL_S)
@@ -45,8 +45,7 @@ fn serve(arguments: &[&str]) -> (KilledOnDrop, u16) {
 
 /// Simulated hosts, and a list of them that `ttmon sd` serves.
 struct Hosts {
-    simulated: Option<KilledOnDrop>,
-    port: u16,
+    simulated: Arc<Simulated>,
     list: Vec<String>,
     sd_port: u16,
     _sd: KilledOnDrop,
@@ -54,29 +53,18 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// Starts all hosts, with these faults. The list has the first ones.
-    fn start(listed: usize, flags: &[&str]) -> Self {
-        let (simulated, port) = simulate(0, flags);
-        let targets = get(port, "/sd").unwrap().json();
-        let list: Vec<String> = targets.as_array().unwrap().iter().map(line).collect();
+    /// Starts all hosts; host 0 may have a fault. The list has the first ones.
+    fn start(listed: usize, has_fault: bool) -> Self {
+        let (simulated, list) = Simulated::start(has_fault);
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("hosts");
         fs::write(&file, list[..listed].join("\n")).unwrap();
         let (sd, sd_port) = serve(&["sd", "--from", "hosts", "--listen", "127.0.0.1:0", "--input", file.to_str().unwrap()]);
-        Self { simulated: Some(simulated), port, list, sd_port, _sd: sd, directory }
+        Self { simulated, list, sd_port, _sd: sd, directory }
     }
 
     fn list_all(&self) {
         fs::write(self.directory.path().join("hosts"), self.list.join("\n")).unwrap();
-    }
-
-    fn stop(&mut self) {
-        self.simulated = None;
-    }
-
-    /// Starts the hosts again at the same address.
-    fn start_again(&mut self, flags: &[&str]) {
-        self.simulated = Some(simulate(self.port, flags).0);
     }
 
     /// Writes the deployed rules with a short interval.
@@ -115,54 +103,38 @@ impl Hosts {
     }
 }
 
-fn simulate(port: u16, flags: &[&str]) -> (KilledOnDrop, u16) {
-    let (hosts, listen) = (HOSTS.to_string(), format!("127.0.0.1:{port}"));
-    serve(&[&["sim-fleet", "--spec", "t3k", "--hosts", &hosts, "--listen", &listen], flags].concat())
-}
-
-/// Returns a target of http_sd as a line of a list of hosts.
-fn line(target: &Value) -> String {
-    let labels = target["labels"].as_object().unwrap().iter();
-    let labels = labels.map(|(name, value)| format!(" {name}={}", value.as_str().unwrap()));
-    format!("{}{}", target["targets"][0].as_str().unwrap(), labels.collect::<String>())
-}
-
-/// Waits until both engines have this many hosts, and each of them is up (1) or down (0).
+/// Waits until each engine has scraped this many hosts.
 #[track_caller]
-fn wait_for_hosts(ports: [u16; 2], up: u8, count: usize) {
-    let has_all = |port: u16| values(port, &format!("count(up{{job=\"ttmon\"}} == {up})")) == Ok(vec![count as f64]);
-    until("as many hosts in both engines as are listed", || ports.into_iter().all(has_all));
+fn wait_for_hosts(ports: &[u16], count: usize) {
+    let has_all = |port: &u16| values(*port, "count(ttmon_up == 1)") == Ok(vec![count as f64]);
+    until("a scrape of all listed hosts", || ports.iter().all(has_all));
 }
 
 #[test]
 #[ignore = "needs Prometheus and VictoriaMetrics: cargo xtask ci --only prometheus"]
 fn hosts_that_are_added_to_the_list_are_scraped() {
-    let hosts = Hosts::start(*HOSTS / 2, &[]);
-    let (prometheus, (victoria, _alerts)) = (hosts.prometheus(NOBODY), hosts.victoria(NOBODY));
-    let wait = |count: usize| {
-        let has_all = |port: u16| values(port, "count(ttmon_up == 1)") == Ok(vec![count as f64]);
-        until("a scrape of all listed hosts by both engines", || has_all(prometheus.port) && has_all(victoria.port));
-    };
-    wait(*HOSTS / 2);
+    let hosts = Hosts::start(*HOSTS / 2, false);
+    let (prometheus, (victoria, _alerts)) = (hosts.prometheus(NO_RECEIVER), hosts.victoria(NO_RECEIVER));
+    let ports = [prometheus.port, victoria.port];
+    wait_for_hosts(&ports, *HOSTS / 2);
     hosts.list_all();
-    wait(*HOSTS);
+    wait_for_hosts(&ports, *HOSTS);
 }
 
 #[test]
 #[ignore = "needs Prometheus, VictoriaMetrics and Alertmanager: cargo xtask ci --only prometheus"]
 fn a_fault_becomes_an_alert_that_reaches_a_webhook_and_ends() {
-    let mut hosts = Hosts::start(*HOSTS, &[]);
-    hosts.stop();
+    let hosts = Hosts::start(*HOSTS, false);
     // Each engine has an Alertmanager of its own, so that one does not speak for the other.
     let webhooks = [Webhook::start(), Webhook::start()];
     let alertmanagers = webhooks.each_ref().map(Alertmanager::start);
     let prometheus = hosts.prometheus(alertmanagers[0].port);
     let (victoria, _alerts) = hosts.victoria(alertmanagers[1].port);
-    wait_for_hosts([prometheus.port, victoria.port], 0, *HOSTS);
-    // The fault lasts long enough for several scrapes, and ends by itself.
-    hosts.start_again(&["--fault", &format!("{FAULT}@0-{}", 12 * *INTERVAL_S)]);
+    wait_for_hosts(&[prometheus.port, victoria.port], *HOSTS);
+    hosts.simulated.set_fault(true);
     let have_received = |status: &str| webhooks.iter().all(|webhook| webhook.has_received(status));
     until("an announcement from both engines", || have_received("firing"));
+    hosts.simulated.set_fault(false);
     until("an announced end from both engines", || have_received("resolved"));
 }
 
@@ -170,8 +142,8 @@ fn a_fault_becomes_an_alert_that_reaches_a_webhook_and_ends() {
 #[test]
 #[ignore = "needs Prometheus and VictoriaMetrics: cargo xtask ci --only prometheus"]
 fn the_fleet_commands_list_the_same_hosts_from_both_engines() {
-    let hosts = Hosts::start(*HOSTS, &["--fault", FAULT]);
-    let (prometheus, (victoria, _alerts)) = (hosts.prometheus(NOBODY), hosts.victoria(NOBODY));
+    let hosts = Hosts::start(*HOSTS, true);
+    let (prometheus, (victoria, _alerts)) = (hosts.prometheus(NO_RECEIVER), hosts.victoria(NO_RECEIVER));
     let ask = |port: u16, arguments: &[&str]| -> Option<Value> {
         let mut command = ttmon(&[&["fleet"], arguments, &["--json", "--store", &format!("http://127.0.0.1:{port}")]].concat());
         let output = output(&mut command);
@@ -202,8 +174,8 @@ fn the_fleet_commands_list_the_same_hosts_from_both_engines() {
 #[test]
 #[ignore = "needs Prometheus and VictoriaMetrics: cargo xtask ci --only prometheus"]
 fn every_deployed_query_has_data_on_both_engines_or_none_for_a_reason() {
-    let hosts = Hosts::start(*HOSTS, &["--fault", FAULT]);
-    let (prometheus, (victoria, _alerts)) = (hosts.prometheus(NOBODY), hosts.victoria(NOBODY));
+    let hosts = Hosts::start(*HOSTS, true);
+    let (prometheus, (victoria, _alerts)) = (hosts.prometheus(NO_RECEIVER), hosts.victoria(NO_RECEIVER));
     for port in [prometheus.port, victoria.port] {
         queries::check(port, &queries::deployed());
     }
@@ -212,8 +184,8 @@ fn every_deployed_query_has_data_on_both_engines_or_none_for_a_reason() {
 #[test]
 #[ignore = "needs Prometheus: cargo xtask ci --only prometheus"]
 fn a_killed_store_is_named_and_used_again_after_its_restart() {
-    let hosts = Hosts::start(*HOSTS, &[]);
-    let mut store = hosts.prometheus(NOBODY);
+    let hosts = Hosts::start(*HOSTS, false);
+    let mut store = hosts.prometheus(NO_RECEIVER);
     let service = start_service(&["--sim", "n150,idle", "--fleet", &format!("http://127.0.0.1:{}", store.port)]);
     let is_whole = || {
         let fleet = service.json("/api/v1/fleet");

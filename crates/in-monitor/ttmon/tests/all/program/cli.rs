@@ -364,7 +364,6 @@ pub(crate) const COMMANDS: &[&str] = &[
     "env",
     "fleet",
     "sd",
-    "sim-fleet",
     "record",
     "alias",
     "completions",

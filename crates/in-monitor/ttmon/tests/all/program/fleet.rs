@@ -1,4 +1,4 @@
-//! `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet`: their output and their usage errors.
+//! `ttmon fleet` and `ttmon sd`: their output and their usage errors.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -94,9 +94,6 @@ fn wrong_flags_are_refused() {
         ("--sim n150 fleet --store http://127.0.0.1:1", 2, "leave"),
         ("sd --from hosts", 2, "--input"),
         ("sd --from nothing", 2, "nothing"),
-        ("sim-fleet --hosts 0", 2, "--hosts"),
-        ("sim-fleet --spec nonsense --hosts 1 --listen 127.0.0.1:0", 2, "nonsense"),
-        ("sim-fleet --fault 7:hot:0 --hosts 1 --listen 127.0.0.1:0", 2, "no such host"),
         ("fleet --store http://127.0.0.1:1", 1, "cannot be reached"),
         ("fleet find --store http://127.0.0.1:1", 1, "cannot be reached"),
     ] {
@@ -187,20 +184,4 @@ fn slurm_scripts_examine_the_chips_of_the_job() {
             );
         }
     }
-}
-
-#[test]
-fn simulated_hosts_are_scraped() {
-    let serving = Serving::start(&["sim-fleet", "--hosts", "9", "--spec", "n300", "--listen", "127.0.0.1:0", "--fault", "0:hot:0"]);
-    let list: Value = serde_json::from_str(&serving.get("/sd")).unwrap();
-    assert_eq!(list.as_array().map(Vec::len), Some(9));
-    assert_eq!((&list[8]["labels"]["rack"], &list[8]["labels"]["__metrics_path__"]), (&"r001".into(), &"/hosts/host-00008/metrics".into()));
-    let hot = serving.get("/hosts/host-00000/metrics");
-    assert!(hot.contains("ttmon_device_health{device=\"0\"") && hot.contains("health=\"critical\"} 1"), "{hot}");
-    assert!(hot.contains("ttmon_workload_info{") && hot.contains("origin=\"sim\""), "{hot}");
-    // A quarter of the hosts is idle, and each host has its own ids.
-    let (idle, other) = (serving.get("/hosts/host-00003/metrics"), serving.get("/hosts/host-00004/metrics"));
-    let ids = |text: &str| text.lines().find(|line| line.starts_with("ttmon_device_info")).map(str::to_owned);
-    assert!(!idle.contains("ttmon_workload_info{") && ids(&idle) != ids(&other), "{idle}");
-    assert!(serving.get("/hosts/host-00009/metrics").contains("no such path"));
 }

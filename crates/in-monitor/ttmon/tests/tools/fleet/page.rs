@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{FAULT, HOSTS, Hosts, NOBODY, wait_for_hosts};
+use super::{HOSTS, Hosts, NO_RECEIVER, wait_for_hosts};
 use crate::{TTMON, Tool, repository, run};
 
 /// The folder of the fonts with which the page is measured.
@@ -11,9 +11,9 @@ const FONTS: Tool = Tool { variable: "TTMON_TEST_FONTS", stage: "fleet" };
 #[test]
 #[ignore = "needs Prometheus and Chromium: cargo xtask ci --only fleet"]
 fn the_fleet_view_shows_the_hosts_of_a_real_store() {
-    let hosts = Hosts::start(*HOSTS, &["--fault", FAULT]);
-    let store = hosts.prometheus(NOBODY);
-    wait_for_hosts([store.port; 2], 1, *HOSTS);
+    let hosts = Hosts::start(*HOSTS, true);
+    let store = hosts.prometheus(NO_RECEIVER);
+    wait_for_hosts(&[store.port], *HOSTS);
     let mut page = Command::new("node");
     page.arg("test/page.mjs").arg(TTMON).args(["--store", &format!("http://127.0.0.1:{}", store.port), "--only", "fleet view"]);
     print!("{}", run(page.current_dir(repository("web")).env("PAGE_FONTS", FONTS.path())));
