@@ -11,7 +11,7 @@ mod plain;
 mod run;
 pub(crate) mod sections;
 mod serve;
-pub(crate) mod span;
+pub(crate) mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,6 +27,7 @@ use ttmon_model::order::BufferOrder;
 use crate::completion;
 use crate::names::Name;
 pub(crate) use monitors::{DmonArgs, EventsArgs, LinesArgs, PmonArgs, RecordArgs, TopArgs, TopoArgs, WaitArgs};
+use values::REFRESH;
 
 pub(crate) use export::{ExportArgs, ExportFormat};
 
@@ -241,10 +242,10 @@ pub(crate) struct SnapshotArgs {
     pub(crate) watch: bool,
     /// Refresh of --watch in milliseconds, at least 50 [default: 500]; also 2s. (Not tt-smi's reset: ttmon never resets a
     /// device.)
-    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
-    pub(crate) refresh: Option<String>,
+    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true, value_parser = REFRESH)]
+    pub(crate) refresh: Option<Duration>,
     /// Print again every SEC seconds [default without a value: 5]; also 500ms, 5m.
-    #[arg(short = 'l', long = "loop", value_name = "SEC", num_args = 0..=1, default_missing_value = "5", value_parser = span::seconds)]
+    #[arg(short = 'l', long = "loop", value_name = "SEC", num_args = 0..=1, default_missing_value = "5", value_parser = values::seconds)]
     pub(crate) loop_interval: Option<Duration>,
     /// Print again every MS milliseconds; also spelled -lms.
     #[arg(long = "loop-ms", value_name = "MS")]
@@ -505,8 +506,8 @@ pub(crate) struct MemArgs {
     #[arg(short, long)]
     pub(crate) watch: bool,
     /// Refresh of --watch in milliseconds, at least 50 [default: 500].
-    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
-    pub(crate) refresh: Option<String>,
+    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true, value_parser = REFRESH)]
+    pub(crate) refresh: Option<Duration>,
 }
 
 const GROUPS: &[(&str, &str, GroupBy)] = &[

@@ -18,7 +18,7 @@ use ttmon_model::{DeviceId, Snapshot};
 use ttmon_print::Style;
 
 use crate::failure::{Failure, complain};
-use crate::invocation::{Context, EventsRequest, OutputFormat};
+use crate::invocation::{Context, EventsArgs, OutputFormat};
 use crate::mem::{no_memory_of, nothing_found};
 use crate::open::{OpenMachine, choose};
 use crate::output::Output;
@@ -31,16 +31,16 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const TEXT_BYTES: usize = 64 * 1024;
 
 /// Prints the recorded events, and with `--follow` new ones.
-pub(crate) fn run(context: &Context, request: &EventsRequest) -> Result<(), Failure> {
-    let mut page = Page::new(context, request);
+pub(crate) fn run(context: &Context, format: OutputFormat, args: &EventsArgs) -> Result<(), Failure> {
+    let mut page = Page::new(context, format, args);
     for service in &server::services(context) {
-        match ask(context, request, service, &mut page) {
+        match ask(context, args, service, &mut page) {
             Ok(()) => return Ok(()),
             Err(ServiceError::Without(why)) => server::report_fallback(service, &why),
             Err(ServiceError::Failed(failure)) => return Err(failure),
         }
     }
-    read_here(context, request, &mut page)
+    read_here(context, args, &mut page)
 }
 
 /// Why the answer of a service was not complete.
@@ -63,21 +63,21 @@ impl From<Failure> for ServiceError {
 }
 
 /// Prints the events of a service. It finds new processes at its own interval, and also has some ended processes.
-fn ask(context: &Context, request: &EventsRequest, service: &Service, page: &mut Page<'_>) -> Result<(), ServiceError> {
+fn ask(context: &Context, args: &EventsArgs, service: &Service, page: &mut Page<'_>) -> Result<(), ServiceError> {
     let snapshot = server::snapshot(service)?;
     let devices: Vec<DeviceId> = match context.selection.is_empty() {
         true => Vec::new(),
         false => choose(&context.selection, snapshot)?.devices.iter().map(|device| device.id).collect(),
     };
-    let Some(mut events) = server::events(service, request.pid, &devices, request.follow)? else {
+    let Some(mut events) = server::events(service, args.pid, &devices, args.follow)? else {
         // The process may still be found by reading here.
-        let why = request.pid.map_or("knows no tracked process".to_owned(), |pid| format!("does not know process {pid}"));
+        let why = args.pid.map_or("knows no tracked process".to_owned(), |pid| format!("does not know process {pid}"));
         return Err(ServiceError::Without(why));
     };
     if io::stderr().is_terminal() {
         complain(&format!("from the service at {}", service.address()));
     }
-    print_events(&mut events, page, request.follow)
+    print_events(&mut events, page, args.follow)
 }
 
 fn print_events(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Result<(), ServiceError> {
@@ -102,28 +102,28 @@ fn print_events(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Resul
     }
 }
 
-fn read_here(context: &Context, request: &EventsRequest, page: &mut Page<'_>) -> Result<(), Failure> {
-    let sampling = if request.follow { Sampling::Repeated } else { Sampling::Once };
+fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Result<(), Failure> {
+    let sampling = if args.follow { Sampling::Repeated } else { Sampling::Once };
     let mut opened = OpenMachine::with_ledgers(
         context,
         sampling,
         true,
         LedgerDetail::Totals,
-        request.pid.map_or(LedgerScope::Everybody, LedgerScope::Process),
+        args.pid.map_or(LedgerScope::Everybody, LedgerScope::Process),
     )?;
     let mut recorder = Recorder::default();
     loop {
         let snapshot = opened.snapshot()?;
-        let news = opened.with_scene(&snapshot, request.pid, |scene, meant| (recorder.read_new(scene), meant.to_vec()));
+        let news = opened.with_scene(&snapshot, args.pid, |scene, meant| (recorder.read_new(scene), meant.to_vec()));
         let Some((news, meant)) = news else { return Err(Failure::new("no machine was opened")) };
         // A running process may start to track its memory later.
-        let may_begin = request.follow && request.pid.is_none_or(|pid| opened.has_process(pid));
+        let may_begin = args.follow && args.pid.is_none_or(|pid| opened.has_process(pid));
         if recorder.is_empty() && !may_begin {
             let why = |pid: Option<u32>, snapshot: &Snapshot| match pid {
                 Some(pid) => no_memory_of(snapshot, pid, opened.has_process(pid)),
                 None => nothing_found(snapshot),
             };
-            let failure = opened.with_scene(&snapshot, request.pid, |scene, _| why(scene.pid, scene.snapshot));
+            let failure = opened.with_scene(&snapshot, args.pid, |scene, _| why(scene.pid, scene.snapshot));
             return failure.filter(|_| !page.has_told).map_or(Ok(()), Err);
         }
         for event in news.events(&meant) {
@@ -132,7 +132,7 @@ fn read_here(context: &Context, request: &EventsRequest, page: &mut Page<'_>) ->
             }
         }
         page.flush()?;
-        if !request.follow || page.has_ended {
+        if !args.follow || page.has_ended {
             return Ok(());
         }
         thread::sleep(INTERVAL);
@@ -141,7 +141,8 @@ fn read_here(context: &Context, request: &EventsRequest, page: &mut Page<'_>) ->
 
 /// The buffered output, and the events that it already has.
 struct Page<'a> {
-    request: &'a EventsRequest,
+    format: OutputFormat,
+    args: &'a EventsArgs,
     style: Style<'static>,
     text: String,
     /// Number of the last event of each process that came from a service. If the service stops, the remaining events are read from the
@@ -158,11 +159,11 @@ struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    fn new(context: &Context, request: &'a EventsRequest) -> Self {
+    fn new(context: &Context, format: OutputFormat, args: &'a EventsArgs) -> Self {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
-        let zone = if request.format == OutputFormat::Json { TimeZone::UTC } else { TimeZone::system() };
+        let zone = if format == OutputFormat::Json { TimeZone::UTC } else { TimeZone::system() };
         let (text, by_service, kept) = (String::new(), HashMap::new(), VecDeque::new());
-        Self { request, style, text, by_service, has_told: false, has_ended: false, last: request.last, kept, zone }
+        Self { format, args, style, text, by_service, has_told: false, has_ended: false, last: args.lines, kept, zone }
     }
 
     /// Records that a service sent this event.
@@ -185,11 +186,11 @@ impl<'a> Page<'a> {
             self.by_service.remove(&event.pid);
         }
         self.has_told = true;
-        self.has_ended |= event.op == Op::Exit && Some(event.pid) == self.request.pid;
-        if matches!((self.request.since, event.time), (Some(since), Some(time)) if time < since) {
+        self.has_ended |= event.op == Op::Exit && Some(event.pid) == self.args.pid;
+        if matches!((self.args.since, event.time), (Some(since), Some(time)) if time < since) {
             return Ok(());
         }
-        let line = if self.request.format == OutputFormat::Json { ttmon_json::event_line(event) } else { self.line(event) };
+        let line = if self.format == OutputFormat::Json { ttmon_json::event_line(event) } else { self.line(event) };
         if let Some(last) = self.last {
             self.kept.push_back(line);
             if self.kept.len() > last {
@@ -228,8 +229,8 @@ impl<'a> Page<'a> {
 mod tests {
     use super::*;
 
-    fn request(last: Option<usize>, since: Option<UnixTime>) -> EventsRequest {
-        EventsRequest { format: OutputFormat::Text, pid: None, follow: false, last, since }
+    fn arguments(lines: Option<usize>, since: Option<UnixTime>) -> EventsArgs {
+        EventsArgs { lines, since, ..EventsArgs::default() }
     }
 
     fn event(number: u64) -> BufferEvent {
@@ -241,8 +242,8 @@ mod tests {
     #[test]
     fn only_events_of_a_service_are_skipped() {
         let context = Context::without_flags();
-        let all = request(None, None);
-        let mut page = Page::new(&context, &all);
+        let all = arguments(None, None);
+        let mut page = Page::new(&context, OutputFormat::Text, &all);
         page.add(&event(5)).expect("only kept");
         assert!(!page.has(&event(3)));
         page.note(&event(5));
@@ -258,8 +259,8 @@ mod tests {
     #[test]
     fn the_last_lines_since_a_time() {
         let context = Context::without_flags();
-        let recent = request(Some(2), Some(UnixTime(2_000_000_000)));
-        let mut page = Page::new(&context, &recent);
+        let recent = arguments(Some(2), Some(UnixTime(2_000_000_000)));
+        let mut page = Page::new(&context, OutputFormat::Text, &recent);
         for number in 1..=5 {
             page.add(&at(number, number)).expect("only kept");
         }

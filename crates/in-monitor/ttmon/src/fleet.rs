@@ -22,7 +22,7 @@ const SECRET_BYTES_MAX: usize = 4096;
 const LINES_MAX: usize = 20;
 
 pub(crate) fn run(request: &FleetRequest) -> Result<(), Failure> {
-    let store = request.store.as_ref().map(store).transpose()?;
+    let store = request.store.as_ref().map(|(url, access)| store(url, access)).transpose()?;
     match &request.find {
         FindHosts::Idle(wanted) => find(request, store.as_ref(), wanted),
         FindHosts::All(limit) => overview(request, store.as_ref(), *limit),
@@ -30,7 +30,7 @@ pub(crate) fn run(request: &FleetRequest) -> Result<(), Failure> {
 }
 
 /// Reads the secrets and certificates of a store.
-pub(crate) fn store((url, access): &(String, StoreArgs)) -> Result<Store, Failure> {
+pub(crate) fn store(url: &str, access: &StoreArgs) -> Result<Store, Failure> {
     let secret = |path: &Path| {
         let bytes = ttmon_os::read_secret(path, SECRET_BYTES_MAX).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         let text = std::str::from_utf8(bytes.trim_ascii()).ok().filter(|text| !text.is_empty() && !text.contains(char::is_control));

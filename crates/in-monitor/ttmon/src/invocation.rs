@@ -11,13 +11,11 @@ mod snapshot;
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ttmon_buffer_history::Size;
 use ttmon_model::check;
-use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
 use ttmon_model::select::Selection;
 use ttmon_sim::Spec;
 
@@ -26,13 +24,15 @@ use crate::failure::Failure;
 use crate::terminal::Terminal;
 
 // These values need no interpretation.
-pub(crate) use crate::cli::{AliasArgs, DoctorArgs, ExportFormat, SdFrom, StoreArgs, When};
+pub(crate) use crate::cli::{
+    AliasArgs, DoctorArgs, EventsArgs, ExportFormat, RecordArgs, RunArgs, SdArgs, SdFrom, ServeArgs, StoreArgs, TopArgs, When,
+};
 pub(crate) use alerts::{SilenceRequest, silence};
-pub(crate) use fleet::{FindHosts, FleetRequest, SdRequest, fleet, sd};
+pub(crate) use fleet::{FindHosts, FleetRequest, fleet, sd};
 pub(crate) use memory::{BufferListing, Grouping, MemoryListing, MemoryOutput, MemoryRequest, memory};
-pub(crate) use monitors::{EventsRequest, LinesRequest, RecordRequest, TopRequest, TopSource, dmon, events, lines, record, top, wait};
-pub(crate) use run::{RunRequest, run};
-pub(crate) use serve::{HttpAddress, ServeRequest, serve};
+pub(crate) use monitors::{LinesRequest, TopSource, dmon, lines, record, top, wait};
+pub(crate) use run::run;
+pub(crate) use serve::serve;
 pub(crate) use snapshot::{Repeat, SnapshotFormat, SnapshotRequest, snapshot};
 
 const REFRESH_DEFAULT: Duration = Duration::from_millis(500);
@@ -175,6 +175,7 @@ fn place(common: &GlobalArgs) -> Result<CliTarget, Failure> {
 }
 
 pub(crate) fn check(common: &GlobalArgs, args: &CheckArgs) -> Result<(Context, check::Request), Failure> {
+    // The monitoring system reads this error on standard output, so it is not one of the command line.
     let free_dram_min = args.min_free_dram.as_deref().map(str::parse::<Size>).transpose().map_err(Failure::usage)?;
     if args.max_temp.is_some_and(|limit| !limit.is_finite()) {
         return Err(Failure::usage("--max-temp takes degrees Celsius"));
@@ -226,27 +227,7 @@ pub(crate) fn export(common: &GlobalArgs, args: &ExportArgs) -> Result<ExportReq
     Ok(ExportRequest { format: args.to, input, output })
 }
 
-/// Parses the address of a server, such as `localhost:80`.
-fn address(flag: &str, text: &str, example: &str) -> Result<SocketAddr, Failure> {
-    let address = text.strip_prefix("localhost:").map_or(text.to_owned(), |port| format!("127.0.0.1:{port}"));
-    address.parse().map_err(|_| Failure::usage(format!("{flag} {text}: give ADDR:PORT, such as {example}")))
-}
-
 /// Returns a variable of the environment if it is set and not empty.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
-}
-
-/// Parses `-r`. tt-smi's `-r` resets boards, so the error message explains that ttmon never does.
-fn refresh(text: &str) -> Result<Duration, Failure> {
-    let interval = text.parse::<u64>().ok().map(Duration::from_millis).or_else(|| ttmon_model::duration::parse(text));
-    match interval {
-        Some(interval) if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(interval),
-        _ if text.is_empty() => Err(Failure::usage("-r needs milliseconds, for example -r 500 (ttmon never resets a device)")),
-        _ => Err(Failure::usage(format!(
-            "-r {text}: ttmon never resets a device; -r takes the milliseconds from one refresh to the next, {} to {}, or a time such as 2s",
-            REFRESH_MIN.as_millis(),
-            REFRESH_MAX.as_millis()
-        ))),
-    }
 }

@@ -39,7 +39,7 @@ mod watch;
 
 use std::process::ExitCode;
 
-use cli::{AlertsCommand, Cli, Command};
+use cli::{AlertsCommand, Cli, Command, values};
 use failure::{Failure, complain};
 use invocation::{Context, OutputFormat};
 use names::Name;
@@ -76,7 +76,8 @@ fn main() -> ExitCode {
                 (None, Some(command)) => format!("ttmon {command} --help"),
                 (None, None) => "ttmon --help".to_owned(),
             };
-            complain(&format!("{}; see {help}", message.trim().trim_start_matches("error: ").trim_end_matches(';')));
+            let message = message.trim().trim_start_matches("error: ").trim_end_matches(';');
+            complain(&if values::is_whole_message(&error) { message.to_owned() } else { format!("{message}; see {help}") });
             return ExitCode::from(cli::usage_code(&words));
         }
         Err(answer) => {
@@ -137,19 +138,19 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         }
         Command::Mem(args) => mem::run(&context()?, &invocation::memory(common, args)?),
         Command::Oom { target } => oom::run(&context()?, format, &invocation::oom_target(target.as_deref())),
-        Command::Events(args) => events::run(&context()?, &invocation::events(common, args)?),
-        Command::Top(args) => invocation::top(common, args).and_then(|(context, request)| top::run(&context, &request)),
-        Command::Run(args) => invocation::run(common, args).and_then(|(context, request)| run::run(&context, &request)),
+        Command::Events(args) => events::run(&context()?, format, args),
+        Command::Top(args) => invocation::top(common, args).and_then(|(context, source)| top::run(&context, &source, args)),
+        Command::Run(args) => run::run(&invocation::run(common, args)?, args),
         Command::Env { ops, no_stacks } => print(env::run(*ops, !no_stacks)?.as_bytes()),
-        Command::Serve(args) => invocation::serve(common, args).and_then(|(context, request)| serve::run(&context, &request)),
-        Command::Record(args) => invocation::record(common, args).and_then(|(context, request)| record::run(&context, &request)),
+        Command::Serve(args) => serve::run(&invocation::serve(common, args)?, args),
+        Command::Record(args) => record::run(&invocation::record(common, args)?, args),
         Command::Alias(args) => print(alias::run(args)?.as_bytes()),
         Command::Completions { shell } => print(&pages::completions(*shell)?),
         Command::Help { command } => print(pages::help(command)?.as_bytes()),
         Command::Man { dir: Some(folder), .. } => pages::write_manual(folder),
         Command::Man { command, dir: None } => print(&pages::man(command.as_deref())?),
         Command::Fleet(args) => fleet::run(&invocation::fleet(common, args)?),
-        Command::Sd(args) => sd::run(invocation::sd(args)?),
+        Command::Sd(args) => invocation::sd(args).and_then(|()| sd::run(args)),
         Command::Report(args) => report::run(&args.input, &args.output),
         Command::Export(args) => export::run(&invocation::export(common, args)?),
         Command::Token { token_file } => print(serve::print_token(token_file.as_deref())?.as_bytes()),

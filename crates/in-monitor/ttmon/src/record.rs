@@ -17,17 +17,19 @@ use ttmon_model::Snapshot;
 use ttmon_os::Existing;
 
 use crate::failure::{Failure, complain};
-use crate::invocation::{Context, RecordRequest};
+use crate::invocation::{Context, RecordArgs};
 use crate::open::OpenMachine;
 use crate::show::VERSION;
 
+const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 /// Signals within this time are one request to end. systemd and terminals that close send SIGTERM and SIGHUP together.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Records until a signal, the end of `--duration`, or an error. All samples until then are in the file.
-pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Failure> {
-    let RecordRequest { file: path, interval, duration, has_buffers, force } = request;
-    let detail = if *has_buffers { LedgerDetail::Blocks } else { LedgerDetail::Totals };
+pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
+    let RecordArgs { file: path, refresh, no_buffers, duration, force, .. } = args;
+    let (interval, has_buffers) = (refresh.unwrap_or(INTERVAL_DEFAULT), !no_buffers);
+    let detail = if has_buffers { LedgerDetail::Blocks } else { LedgerDetail::Totals };
     let mut opened = OpenMachine::with_ledgers(context, Sampling::Repeated, true, detail, LedgerScope::Holders)?;
     let mut recorder = Recorder::default();
     let mut newest = |opened: &OpenMachine, snapshot: &Snapshot| {
@@ -49,10 +51,10 @@ pub(crate) fn run(context: &Context, request: &RecordRequest) -> Result<(), Fail
     let started = Instant::now();
     let mut next = started;
     loop {
-        let events = if *has_buffers { newest(&opened, &snapshot) } else { Vec::new() };
+        let events = if has_buffers { newest(&opened, &snapshot) } else { Vec::new() };
         let time = snapshot.time;
         writer.push(&ttmon_top::line_of(snapshot, VERSION, &events), time).map_err(failed)?;
-        next = (next + *interval).max(Instant::now());
+        next = (next + interval).max(Instant::now());
         let is_over = duration.is_some_and(|duration| next.saturating_duration_since(started) > duration);
         if is_over || stop.recv_timeout(next.saturating_duration_since(Instant::now())) != Err(RecvTimeoutError::Timeout) {
             return writer.flush().map_err(failed);

@@ -36,7 +36,7 @@ use ttmon_os::Existing;
 use ttmon_print::Style;
 
 use crate::failure::{Failure, complain};
-use crate::invocation::{Context, ExportFormat, RunRequest};
+use crate::invocation::{Context, ExportFormat, RunArgs};
 use crate::open::OpenMachine;
 use crate::output::Output;
 use crate::show::{VERSION, now};
@@ -61,26 +61,26 @@ const NOT_FOUND: u8 = 127;
 const NOT_HELD: u8 = 123;
 
 /// Runs the command. Does not return if a signal killed the command.
-pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<(), Failure> {
     if let Some(path) = &context.cluster {
         // The file is read again at the end. Report an error before the run, not after it.
         read_cluster(path).map_err(|error| failed(format!("--cluster {}: {error}", path.display())))?;
     }
-    let program = request.command.first().ok_or_else(|| Failure::usage("there is no command to run; give one after --"))?;
+    let program = args.command.first().ok_or_else(|| Failure::usage("there is no command to run; give one after --"))?;
     let path = tool_environment::search_path();
     let linkage = program::linkage(program, path.as_deref());
     let library = library::find().map_err(failed)?;
-    let output = request.report.as_deref().map(prepare).transpose()?;
-    request.snapshot.as_ref().map(|(path, _)| prepare(path)).transpose()?;
+    let output = args.report.as_deref().map(prepare).transpose()?;
+    args.snapshot.as_deref().map(prepare).transpose()?;
     // Take over signals before creating anything that a killed ttmon would leave behind.
     let signals = Signals::take().map_err(|error| cannot("take over signals", &error, "run the command without ttmon"))?;
     let mut collector =
         Collector::open().map_err(|error| cannot("make a socket for ledgers", &error, "set TMPDIR to a writable folder"))?;
-    let words: Vec<String> = request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some((snapshot, _)) = &request.snapshot {
+    let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(snapshot) = &args.snapshot {
         collector.trace_into(crate::export::empty(Some(snapshot), words.join(" ")));
     }
-    let command = command(request, path.as_deref(), linkage, &library, collector.path());
+    let command = command(args, path.as_deref(), linkage, &library, collector.path());
     let began = now().0;
     let child = match Child::start(&command, &signals) {
         Ok(child) => child,
@@ -95,7 +95,7 @@ pub(crate) fn run(context: &Context, request: &RunRequest) -> Result<(), Failure
     let machine = if summaries.is_empty() { None } else { machine(context) };
     let mut run = RunSummary::new(words, end, span, summaries, machine.as_ref());
     (run.unread, run.has_foreign_ledgers, run.untracked) = (unread, has_foreign, linkage.reason());
-    report_run(context, request, &run, output, trace)
+    report_run(context, args, &run, output, trace)
 }
 
 fn failed(message: impl Into<String>) -> Failure {
@@ -123,18 +123,18 @@ fn prepare(path: &Path) -> Result<Output, Failure> {
     }
 }
 
-fn command(request: &RunRequest, path: Option<&OsStr>, linkage: Linkage, library: &Path, handover: &Path) -> Command {
-    let mut command = Command::new(&request.command, path);
+fn command(args: &RunArgs, path: Option<&OsStr>, linkage: Linkage, library: &Path, handover: &Path) -> Command {
+    let mut command = Command::new(&args.command, path);
     command.set("TTMON_TRACKING", "1");
     command.set(collect::HANDOVER, handover);
     if let Some(outer) = collect::outer(env::var_os(collect::HANDOVER), env::var_os(collect::OUTER)) {
         command.set(collect::OUTER, outer);
     }
-    if request.ops {
+    if args.ops {
         command.set("TTMON_OPS", "1");
     }
     let unset = || env::var_os("TTMON_STACKS").is_none().then_some(true);
-    if let Some(stacks) = request.stacks.or_else(unset) {
+    if let Some(stacks) = args.stacks().or_else(unset) {
         command.set("TTMON_STACKS", if stacks { "1" } else { "0" });
     }
     if linkage.takes_preload() {
@@ -207,20 +207,19 @@ fn machine(context: &Context) -> Option<Sample> {
 /// Prints the summary, writes the report, evaluates the checks, and ends like the command.
 fn report_run(
     context: &Context,
-    request: &RunRequest,
+    args: &RunArgs,
     run: &RunSummary,
     output: Option<Output>,
     trace: Option<io::Result<Trace>>,
 ) -> Result<(), Failure> {
-    let checks = &request.checks;
-    if !request.quiet {
+    let checks = args.checks();
+    if !args.quiet {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
         let lines = epilogue::lines(run, &style, columns_of_stderr());
         let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
     }
     let report = output.is_none_or(|output| write_report(&output, run));
-    let snapshot =
-        trace.zip(request.snapshot.as_ref()).is_none_or(|(trace, (path, format))| write_snapshot(trace, path, *format, request.quiet));
+    let snapshot = trace.zip(args.snapshot.as_ref()).is_none_or(|(trace, path)| write_snapshot(trace, path, args.quiet));
     let written = report && snapshot;
     let not_held = checks.failures(run);
     let allowed = checks.not_judged(run).filter(|_| checks.allow_untracked);
@@ -237,7 +236,11 @@ fn report_run(
 }
 
 /// Writes the snapshot. Returns whether it was written.
-fn write_snapshot(trace: io::Result<Trace>, path: &Path, format: ExportFormat, is_quiet: bool) -> bool {
+fn write_snapshot(trace: io::Result<Trace>, path: &Path, is_quiet: bool) -> bool {
+    let format = match path.extension() {
+        Some(extension) if extension.eq_ignore_ascii_case("json") => ExportFormat::Chrome,
+        _ => ExportFormat::MemoryViz,
+    };
     let written = trace.and_then(|trace| crate::export::write_file(&trace, format, path).map(|()| trace.complete_since()));
     match written {
         Ok(None) => {}

@@ -9,24 +9,25 @@ use ttmon_json::{Layout, to_string};
 use ttmon_serve::{TextAnswer, serve_texts};
 
 use crate::failure::{Failure, complain};
-use crate::invocation::{SdFrom, SdRequest};
+use crate::invocation::{SdArgs, SdFrom};
 use crate::output::Output;
 
 /// Largest list that is read: 100,000 hosts with labels.
 const LIST_BYTES_MAX: usize = 64 << 20;
 
-pub(crate) fn run(request: SdRequest) -> Result<(), Failure> {
-    let Some(address) = request.listen else {
-        return Output::Stdout.write(list(&request)?.as_bytes());
+pub(crate) fn run(args: &SdArgs) -> Result<(), Failure> {
+    let Some(address) = args.listen else {
+        return Output::Stdout.write(list(args)?.as_bytes());
     };
     let (listener, at) = listener(address)?;
     // If the list cannot be read, the last good list is served, so that Prometheus does not drop all targets.
-    let last = Mutex::new(list(&request)?);
+    let last = Mutex::new(list(args)?);
+    let args = args.clone();
     complain(&format!("serving the list of hosts at http://{at}/sd"));
     let answer = move |path: &str| match path {
         "/sd" => {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            match list(&request) {
+            match list(&args) {
                 Ok(fresh) => *last = fresh,
                 Err(failure) => complain(&format!("{}; the list stays as it was", failure.message)),
             }
@@ -43,8 +44,8 @@ fn listener(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
     bound.map_err(|error| Failure::new(format!("cannot listen on {address}: {error}; give another --listen ADDR:PORT")))
 }
 
-fn list(request: &SdRequest) -> Result<String, Failure> {
-    let (from, text) = match (&request.input, request.from) {
+fn list(args: &SdArgs) -> Result<String, Failure> {
+    let (from, text) = match (&args.input, args.from) {
         (Some(path), _) => {
             let failed = |error| Failure::new(format!("{}: {error}", path.display()));
             (path.display().to_string(), ttmon_os::read_text(path, LIST_BYTES_MAX).map_err(failed)?)
@@ -52,12 +53,12 @@ fn list(request: &SdRequest) -> Result<String, Failure> {
         (None, SdFrom::K8s) => ("kubectl".to_owned(), output("kubectl", &["get", "nodes", "-o", "json"])?),
         (None, _) => ("sinfo".to_owned(), output("sinfo", &["--noheader", "--Node", "--format", "%N %R %f"])?),
     };
-    let parse = match request.from {
+    let parse = match args.from {
         SdFrom::Hosts => ttmon_hosts::fleet::hosts,
         SdFrom::Slurm => ttmon_hosts::fleet::slurm,
         SdFrom::K8s => ttmon_hosts::fleet::kubernetes,
     };
-    let targets = parse(&text, request.port).map_err(|error| Failure::new(format!("{from}: {error}")))?;
+    let targets = parse(&text, args.port).map_err(|error| Failure::new(format!("{from}: {error}")))?;
     Ok(to_string(&sd_document(&targets), Layout::Pretty) + "\n")
 }
 

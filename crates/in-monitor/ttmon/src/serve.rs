@@ -22,7 +22,7 @@ use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::reads::Sampling;
 
 use crate::failure::{Failure, complain};
-use crate::invocation::{Context, ServeRequest};
+use crate::invocation::{Context, ServeArgs};
 use crate::open::MachineConfig;
 
 pub(crate) use host::token;
@@ -30,20 +30,20 @@ pub(crate) use places::{api_places, served, state as state_directory};
 pub(crate) use secret::print as print_token;
 
 /// Runs the service until a signal stops it.
-pub(crate) fn run(context: &Context, request: &ServeRequest) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     let mut placed = MachineConfig::new(context, Sampling::Repeated, true, LedgerDetail::Totals, LedgerScope::Everybody)?;
     // Include the reported allocations of this service, also with another state directory.
-    placed.root.served.extend(request.state_directory.clone());
+    placed.root.served.extend(args.state_dir.clone());
     // Take over signals before the sockets exist, because a process that finds the sockets may send signals.
     let mut signals = signals().map_err(|error| cannot("take over signals", &error))?;
-    let machine = intake::open(context, request, &placed)?;
-    let state = machine.is_some().then(|| intake::state(context, request, &placed));
+    let machine = intake::open(context, args, &placed)?;
+    let state = machine.is_some().then(|| intake::state(context, args, &placed));
     let mut opened = systemd::opened()?;
-    let (host, announcement) = host::prepare(context, request, &placed, state, &mut opened)?;
+    let (host, announcement) = host::prepare(context, args, &placed, state, &mut opened)?;
     let stopper = || Stopper(signals.handle());
-    let intake = machine.map(|machine| intake::start(context, request, &placed, machine, opened, stopper())).transpose()?;
+    let intake = machine.map(|machine| intake::start(context, args, &placed, machine, opened, stopper())).transpose()?;
     let host = host.start(intake.as_ref().map(intake::Running::handle), [stopper(), stopper(), stopper()])?;
-    if !request.quiet {
+    if !args.quiet {
         complain(&announcement);
     }
     systemd::notify("READY=1");

@@ -13,26 +13,26 @@ use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Remote, Replay, Settings, Theme};
 
 use crate::failure::Failure;
-use crate::invocation::{CliTarget, Context, TopRequest, TopSource, variable};
+use crate::invocation::{CliTarget, Context, TopArgs, TopSource, variable};
 use crate::open::{OpenMachine, READER_PROGRAM, cluster};
 use crate::server::{possible_services, services_of as services};
 
 /// Message that is shown until settings are saved for the first time. A narrow screen shows the first parts.
 const FIRST_RUN: &str = "F1 lists the keys, q quits, 1 to 5 choose a view, F2 changes settings";
 
-pub(crate) fn run(context: &Context, request: &TopRequest) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, source: &TopSource, args: &TopArgs) -> Result<(), Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::new("top needs a terminal for its screen and keys; without one use ttmon, or ttmon -w --json"));
     }
-    let (settings, config, mut message) = settings(request);
+    let (settings, config, mut message) = settings(args);
     // If no settings were ever saved, this is the first start.
     let hint = config.as_ref().filter(|path| !path.exists()).map(|_| FIRST_RUN);
-    let rules = crate::alerts::configuration(request.config.as_deref(), matches!(context.place, CliTarget::Real));
+    let rules = crate::alerts::configuration(configuration(args).as_deref(), matches!(context.place, CliTarget::Real));
     let rules = rules.map(|config| config.rules).unwrap_or_else(|failure| {
         message = Some(message.take().map_or(failure.message.clone(), |other| format!("{other}; {}", failure.message)));
         ttmon_alerts::builtin()
     });
-    let (feeds, simulation) = match &request.source {
+    let (feeds, simulation) = match source {
         TopSource::Recording(path) => (vec![replay(context, path)?], None),
         TopSource::Services { places, token_file, ca } => {
             let services = services(places, token_file.as_deref(), ca.as_deref())?;
@@ -54,7 +54,7 @@ pub(crate) fn run(context: &Context, request: &TopRequest) -> Result<(), Failure
         asks_background,
         clock: Clock(TimeZone::system()),
         cluster: context.cluster.as_deref().map(cluster).transpose()?,
-        is_read_only: request.is_read_only,
+        is_read_only: args.read_only,
         is_deep: context.deep,
         message,
         hint,
@@ -81,10 +81,15 @@ fn replay(context: &Context, path: &Path) -> Result<Feed, Failure> {
     Ok(Feed::Replay(Box::new(replay)))
 }
 
+/// Returns the settings file that is read instead of the default files.
+fn configuration(args: &TopArgs) -> Option<PathBuf> {
+    args.config.clone().or_else(|| variable("TTMON_CONFIG").map(PathBuf::from))
+}
+
 /// Reads the settings file and applies the flags.
-fn settings(request: &TopRequest) -> (Settings, Option<PathBuf>, Option<String>) {
+fn settings(args: &TopArgs) -> (Settings, Option<PathBuf>, Option<String>) {
     let mut settings = Settings::default();
-    let named = &request.config;
+    let named = configuration(args);
     let own = named.clone().or_else(user_config);
     let mut messages = Vec::new();
     let system = named.is_none().then(|| PathBuf::from("/etc/ttmon/config.toml"));
@@ -101,8 +106,8 @@ fn settings(request: &TopRequest) -> (Settings, Option<PathBuf>, Option<String>)
             Err(error) => messages.push(format!("{}: {error}", path.display())),
         }
     }
-    settings.refresh = request.interval.unwrap_or(settings.refresh);
-    settings.view = request.view.unwrap_or(settings.view);
+    settings.refresh = args.refresh.unwrap_or(settings.refresh);
+    settings.view = args.view.unwrap_or(settings.view);
     (settings, own, (!messages.is_empty()).then(|| messages.join("; ")))
 }
 

@@ -1,9 +1,11 @@
 //! `ttmon alerts` as typed.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::values::{self, Parsed};
 use crate::completion;
 
 #[derive(Debug, Args)]
@@ -40,8 +42,8 @@ pub(crate) struct SilenceArgs {
     #[arg(add = completion::rules())]
     pub(crate) rule: String,
     /// How long; at most 30d.
-    #[arg(long = "for", value_name = "TIME", default_value = "1h")]
-    pub(crate) time: String,
+    #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = Parsed(values::silence))]
+    pub(crate) time: Duration,
     /// Reason, shown to others.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) comment: String,

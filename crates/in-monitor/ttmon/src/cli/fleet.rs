@@ -1,8 +1,12 @@
 //! `ttmon fleet` and `ttmon sd` as typed.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use ttmon_buffer_history::Size;
+
+use super::values::{self, Parsed};
 
 #[derive(Debug, Args)]
 pub(crate) struct FleetArgs {
@@ -53,11 +57,11 @@ pub(crate) struct FindArgs {
     #[arg(long, value_name = "BOARD")]
     pub(crate) board: Option<String>,
     /// Only chips with at least SIZE (10G) of DRAM free. Unknown memory does not count as free.
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) free_dram: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = Parsed(values::size))]
+    pub(crate) free_dram: Option<Size>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct SdArgs {
     /// Where the list of hosts comes from.
     #[arg(long, value_name = "SOURCE")]
@@ -70,8 +74,8 @@ pub(crate) struct SdArgs {
     #[arg(long, value_name = "PORT", default_value = "9478", hide_default_value = true)]
     pub(crate) port: u16,
     /// Serve the list at http://ADDR:PORT/sd instead of printing it; it is read again for every request.
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) listen: Option<String>,
+    #[arg(long, value_name = "ADDR:PORT", value_parser = Parsed(values::sd_address))]
+    pub(crate) listen: Option<SocketAddr>,
 }
 
 /// Where a list of hosts comes from.

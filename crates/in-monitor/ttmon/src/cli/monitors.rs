@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use ttmon_model::units::UnixTime;
+use ttmon_top::View;
 
-use super::span;
+use super::values::{self, Parsed, REFRESH};
 use crate::completion;
 
 #[derive(Debug, Default, Args)]
@@ -56,19 +58,19 @@ pub(crate) struct EventsArgs {
     #[arg(short = 'n', long = "lines", value_name = "N")]
     pub(crate) lines: Option<usize>,
     /// Only events since this time: 5m (five minutes ago), or 2026-11-15T08:12:45Z.
-    #[arg(long, value_name = "TIME")]
-    pub(crate) since: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = Parsed(values::since))]
+    pub(crate) since: Option<UnixTime>,
 }
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct TopArgs {
     /// Refresh interval in milliseconds, at least 50 [default: as in the settings, else 1000]. A recording is played at its own
     /// speed.
-    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
-    pub(crate) refresh: Option<String>,
+    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true, value_parser = REFRESH)]
+    pub(crate) refresh: Option<Duration>,
     /// First view: 1 main, 2 charts, 3 detail, 4 memory, 5 mesh.
-    #[arg(long, value_name = "N")]
-    pub(crate) view: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = Parsed(values::view))]
+    pub(crate) view: Option<View>,
     /// Show what `ttmon record` wrote, instead of this machine.
     #[arg(long, value_name = "FILE")]
     pub(crate) replay: Option<PathBuf>,
@@ -98,8 +100,8 @@ pub(crate) struct RecordArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Interval between samples in milliseconds, at least 50 [default: 1000].
-    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
-    pub(crate) refresh: Option<String>,
+    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true, value_parser = REFRESH)]
+    pub(crate) refresh: Option<Duration>,
     /// Leave out live buffers, blocks of banks and events: a smaller file, and an empty memory view.
     #[arg(long)]
     pub(crate) no_buffers: bool,
@@ -107,7 +109,7 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) deep: bool,
     /// End after this time: seconds, or 30s, 5m, 1h30m.
-    #[arg(long, value_name = "TIME", value_parser = span::seconds)]
+    #[arg(long, value_name = "TIME", value_parser = values::seconds)]
     pub(crate) duration: Option<Duration>,
     /// Replace FILE if it exists.
     #[arg(long)]
@@ -120,7 +122,7 @@ pub(crate) struct WaitArgs {
     #[arg(long, required = true)]
     pub(crate) idle: bool,
     /// Give up after this time: seconds, or 30s, 5m, 1h30m.
-    #[arg(long, value_name = "TIME", value_parser = span::seconds)]
+    #[arg(long, value_name = "TIME", value_parser = values::seconds)]
     pub(crate) timeout: Option<Duration>,
     /// Only these devices.
     #[arg(value_name = "DEV", add = completion::devices())]

@@ -1,5 +1,6 @@
 //! `ttmon serve` as typed.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use ttmon_allocation_server::Format;
 use ttmon_serve::MetricsDetail;
 
 use super::fleet::StoreArgs;
-use super::{one_of, span};
+use super::one_of;
+use super::values::{self, Listen, Parsed};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -16,8 +18,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// File mode of the allocation socket [default: 0666; the kernel identifies each client, which can change only its own entries].
-    #[arg(long, value_name = "MODE")]
-    pub(crate) socket_mode: Option<String>,
+    #[arg(long, value_name = "MODE", default_value = "0666", hide_default_value = true, value_parser = Parsed(values::mode))]
+    pub(crate) socket_mode: u32,
     /// Socket on which programs send their ledgers to the service [default: /run/ttmon/handover.sock as root, else below $XDG_RUNTIME_DIR].
     #[arg(long, value_name = "PATH")]
     pub(crate) handover: Option<PathBuf>,
@@ -29,11 +31,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) api: Option<PathBuf>,
     /// Address of the HTTP server [default: 127.0.0.1:9477], or off.
-    #[arg(long, value_name = "ADDR:PORT|off")]
-    pub(crate) listen: Option<String>,
+    #[arg(long, value_name = "ADDR:PORT|off", value_parser = Parsed(values::listen))]
+    pub(crate) listen: Option<Listen>,
     /// Interval between samples, 100ms to 1h; a number without a unit is in seconds [default: 1].
-    #[arg(long, value_name = "TIME", value_parser = span::seconds)]
-    pub(crate) interval: Option<Duration>,
+    #[arg(long, value_name = "TIME", default_value = "1", hide_default_value = true, value_parser = values::seconds)]
+    pub(crate) interval: Duration,
     /// Read the chips themselves too, as `ttmon --deep` does, for all clients.
     #[arg(long)]
     pub(crate) deep: bool,
@@ -53,8 +55,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DETAIL", default_value = "full", hide_default_value = true, value_parser = one_of(METRICS))]
     pub(crate) metrics: MetricsDetail,
     /// Serve only the metrics of devices and workloads at this address; every host can read them without a token. HTTPS with --tls-cert.
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) metrics_listen: Option<String>,
+    #[arg(long, value_name = "ADDR:PORT", value_parser = Parsed(values::address))]
+    pub(crate) metrics_listen: Option<SocketAddr>,
     /// Add metrics per process, except at the address of --metrics-listen.
     #[arg(long)]
     pub(crate) process_metrics: bool,

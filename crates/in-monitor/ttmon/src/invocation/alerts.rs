@@ -9,9 +9,6 @@ use super::{CliTarget, Context};
 use crate::cli::{GlobalArgs, SilenceArgs};
 use crate::failure::Failure;
 
-/// Longest silence, so that a forgotten silence ends.
-const SILENCE_MAX: Duration = Duration::from_secs(30 * 86_400);
-
 pub(crate) struct SilenceRequest {
     /// All rules if `None`.
     pub(crate) rule: Option<String>,
@@ -29,8 +26,6 @@ pub(crate) fn silence(common: &GlobalArgs, context: &Context, args: &SilenceArgs
         name if is_name(name) => Some(name.to_owned()),
         name => return Err(Failure::usage(format!("no rule {name:?}; see ttmon alerts list"))),
     };
-    let time = ttmon_model::duration::parse(&args.time).filter(|time| !time.is_zero() && *time <= SILENCE_MAX);
-    let time = time.ok_or_else(|| Failure::usage("--for takes 1s to 30d, such as 30m, 2h or 1d"))?;
     let device =
         |text: &str| text.parse::<u32>().map_err(|_| Failure::usage(format!("-d {text}: silence takes ids of devices, such as 0 or 0,3")));
     let devices = common.device.iter().chain(&common.id).flat_map(|list| list.split(',')).map(device).collect::<Result<_, _>>()?;
@@ -40,7 +35,7 @@ pub(crate) fn silence(common: &GlobalArgs, context: &Context, args: &SilenceArgs
     Ok(SilenceRequest {
         rule,
         devices,
-        time: (!args.end).then_some(time),
+        time: (!args.end).then_some(args.time),
         comment: args.comment.clone(),
         state_directory: args.state_dir.clone(),
     })

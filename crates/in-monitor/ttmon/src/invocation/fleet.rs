@@ -1,17 +1,13 @@
 //! Interprets `ttmon fleet` and `ttmon sd`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ttmon_buffer_history::Size;
 use ttmon_hosts::ServiceAddress;
 use ttmon_hosts::fleet::{FindRequest, HOSTS_SHOWN};
 
-use super::{OutputFormat, address, variable};
+use super::{OutputFormat, variable};
 use crate::cli::{FleetArgs, FleetCommand, GlobalArgs, SdArgs, SdFrom, StoreArgs};
 use crate::failure::Failure;
-
-const SD_LISTEN_EXAMPLE: &str = "127.0.0.1:9479";
 
 /// The store and the services to query, and which hosts to list.
 pub(crate) struct FleetRequest {
@@ -29,16 +25,6 @@ pub(crate) enum FindHosts {
     /// All hosts, worst first, up to this number.
     All(usize),
     Idle(FindRequest),
-}
-
-pub(crate) struct SdRequest {
-    pub(crate) from: SdFrom,
-    /// The list itself, or the output of sinfo or kubectl. Without a file, the program is run.
-    pub(crate) input: Option<PathBuf>,
-    /// Port of hosts without a port in the list.
-    pub(crate) port: u16,
-    /// Serve the list at this address instead of printing it.
-    pub(crate) listen: Option<SocketAddr>,
 }
 
 pub(crate) fn fleet(common: &GlobalArgs, args: &FleetArgs) -> Result<FleetRequest, Failure> {
@@ -59,8 +45,7 @@ pub(crate) fn fleet(common: &GlobalArgs, args: &FleetArgs) -> Result<FleetReques
         None => FindHosts::All(args.limit.unwrap_or(HOSTS_SHOWN)),
         Some(FleetCommand::Find(find)) if find.chips == 0 => return Err(Failure::usage("--chips takes 1 and more")),
         Some(FleetCommand::Find(find)) => {
-            let free_dram = find.free_dram.as_deref().map(str::parse::<Size>).transpose().map_err(Failure::usage)?;
-            let free_dram = free_dram.map_or(0, |size| size.0);
+            let free_dram = find.free_dram.map_or(0, |size| size.0);
             FindHosts::Idle(FindRequest { chips: find.chips, board: find.board.clone(), free_dram })
         }
     };
@@ -83,10 +68,9 @@ pub(crate) fn places(connect: &[String]) -> Result<Vec<(String, ServiceAddress)>
     connect.iter().map(parse).collect()
 }
 
-pub(crate) fn sd(args: &SdArgs) -> Result<SdRequest, Failure> {
+pub(crate) fn sd(args: &SdArgs) -> Result<(), Failure> {
     if (args.from, &args.input) == (SdFrom::Hosts, &None) {
         return Err(Failure::usage("--from hosts reads a list; name its file with --input FILE"));
     }
-    let listen = args.listen.as_deref().map(|text| address("--listen", text, SD_LISTEN_EXAMPLE)).transpose()?;
-    Ok(SdRequest { from: args.from, input: args.input.clone(), port: args.port, listen })
+    Ok(())
 }

@@ -53,9 +53,8 @@ pub(crate) struct Grouping {
 }
 
 pub(crate) fn memory(common: &GlobalArgs, args: &MemArgs) -> Result<MemoryRequest, Failure> {
-    let refresh = args.refresh.as_deref().map(super::refresh).transpose()?;
-    check(common, args, refresh)?;
-    let watch = args.watch.then(|| refresh.unwrap_or(REFRESH_DEFAULT));
+    check(common, args)?;
+    let watch = args.watch.then(|| args.refresh.unwrap_or(REFRESH_DEFAULT));
     let output = match (&args.csv, &args.diff, grouping(args)) {
         (Some(place), _, Some(grouping)) => MemoryOutput::GroupTable(place.clone(), grouping),
         (Some(directory), _, None) => MemoryOutput::Files(directory.clone()),
@@ -82,10 +81,10 @@ fn listing(common: &GlobalArgs, args: &MemArgs, groups: Option<Grouping>) -> Mem
     }
 }
 
-fn check(common: &GlobalArgs, args: &MemArgs, refresh: Option<Duration>) -> Result<(), Failure> {
+fn check(common: &GlobalArgs, args: &MemArgs) -> Result<(), Failure> {
     let has_parts = args.buffers || args.banks || args.blocks;
     refuse(&[
-        (refresh.is_some() && !args.watch, "-r is the refresh of -w, in milliseconds; give -w too (ttmon never resets a device)"),
+        (args.refresh.is_some() && !args.watch, "-r is the refresh of -w, in milliseconds; give -w too (ttmon never resets a device)"),
         (
             args.csv.is_some() && (common.json || args.diff.is_some() || has_parts),
             "--csv writes files and prints nothing; ask for what is to be printed without it",

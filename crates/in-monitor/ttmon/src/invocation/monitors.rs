@@ -4,56 +4,22 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use ttmon_hosts::ServiceAddress;
 use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
-use ttmon_model::units::UnixTime;
 use ttmon_print::{DeviceColumns, LineStamp};
-use ttmon_top::View;
 
-use super::{CliTarget, Context, OutputFormat, variable};
-use crate::cli::{DmonArgs, EventsArgs, GlobalArgs, LinesArgs, RecordArgs, TopArgs, WaitArgs, span};
+use super::{CliTarget, Context};
+use crate::cli::{DmonArgs, GlobalArgs, LinesArgs, RecordArgs, TopArgs, WaitArgs, values};
 use crate::failure::Failure;
 
 const LINES_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 const INTERVALS: RangeInclusive<Duration> = REFRESH_MIN..=REFRESH_MAX;
-const RECORD_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 
 pub(crate) struct LinesRequest {
     pub(crate) interval: Duration,
     /// Number of samples; unlimited if `None`.
     pub(crate) count: Option<u64>,
     pub(crate) stamp: LineStamp,
-}
-
-pub(crate) struct EventsRequest {
-    pub(crate) format: OutputFormat,
-    pub(crate) pid: Option<u32>,
-    pub(crate) follow: bool,
-    /// Begin with this many of the recorded events, the newest ones.
-    pub(crate) last: Option<usize>,
-    /// Leave out earlier events.
-    pub(crate) since: Option<UnixTime>,
-}
-
-pub(crate) struct RecordRequest {
-    pub(crate) file: PathBuf,
-    pub(crate) interval: Duration,
-    pub(crate) duration: Option<Duration>,
-    /// Whether live buffers, blocks and events are recorded.
-    pub(crate) has_buffers: bool,
-    pub(crate) force: bool,
-}
-
-pub(crate) struct TopRequest {
-    pub(crate) source: TopSource,
-    /// Overrides the interval of the settings.
-    pub(crate) interval: Option<Duration>,
-    /// Overrides the view of the settings.
-    pub(crate) view: Option<View>,
-    pub(crate) is_read_only: bool,
-    /// Settings file that is read instead of the default files.
-    pub(crate) config: Option<PathBuf>,
 }
 
 pub(crate) enum TopSource {
@@ -80,7 +46,7 @@ pub(crate) fn lines(common: &GlobalArgs, args: &LinesArgs) -> Result<(Context, L
     }
     let interval = match common.device.as_slice() {
         [] => LINES_INTERVAL_DEFAULT,
-        [time] => span::seconds(time)
+        [time] => values::seconds(time)
             .ok()
             .filter(|interval| INTERVALS.contains(interval))
             .ok_or_else(|| Failure::usage(format!("-d {time}: -d is the interval here, 50ms to 1d; name devices with -i")))?,
@@ -103,23 +69,7 @@ pub(crate) fn wait(common: &GlobalArgs, args: &WaitArgs) -> Result<Context, Fail
     Context::new(common, &args.devices)
 }
 
-pub(crate) fn events(common: &GlobalArgs, args: &EventsArgs) -> Result<EventsRequest, Failure> {
-    let since = args.since.as_deref().map(since).transpose()?;
-    Ok(EventsRequest { format: OutputFormat::of(common), pid: args.pid, follow: args.follow, last: args.lines, since })
-}
-
-/// Parses a time. `5m` is five minutes ago; any other text must be a time in RFC 3339.
-fn since(text: &str) -> Result<UnixTime, Failure> {
-    let now = Timestamp::now();
-    let ago = span::seconds(text).ok().and_then(|ago| now.checked_sub(SignedDuration::try_from(ago).ok()?).ok());
-    let time = ago.or_else(|| text.parse::<Timestamp>().ok());
-    let nanoseconds = time.and_then(|time| u64::try_from(time.as_nanosecond()).ok());
-    nanoseconds
-        .map(UnixTime)
-        .ok_or_else(|| Failure::usage(format!("--since {text}: it takes a time ago, such as 5m, or a time, such as 2026-11-15T08:12:45Z")))
-}
-
-pub(crate) fn record(common: &GlobalArgs, args: &RecordArgs) -> Result<(Context, RecordRequest), Failure> {
+pub(crate) fn record(common: &GlobalArgs, args: &RecordArgs) -> Result<Context, Failure> {
     let context = Context::new(common, &[])?.with_deep(args.deep);
     if common.json {
         return Err(Failure::usage("record writes a recording; for JSON lines use ttmon -l 1 --json"));
@@ -130,12 +80,10 @@ pub(crate) fn record(common: &GlobalArgs, args: &RecordArgs) -> Result<(Context,
     if args.file.is_dir() {
         return Err(Failure::new(format!("{} is a directory; name a file in it", args.file.display())));
     }
-    let interval = args.refresh.as_deref().map_or(Ok(RECORD_INTERVAL_DEFAULT), super::refresh)?;
-    let (file, duration, has_buffers, force) = (args.file.clone(), args.duration, !args.no_buffers, args.force);
-    Ok((context, RecordRequest { file, interval, duration, has_buffers, force }))
+    Ok(context)
 }
 
-pub(crate) fn top(common: &GlobalArgs, args: &TopArgs) -> Result<(Context, TopRequest), Failure> {
+pub(crate) fn top(common: &GlobalArgs, args: &TopArgs) -> Result<(Context, TopSource), Failure> {
     let context = Context::new(common, &[])?.with_deep(args.deep);
     if common.json {
         return Err(Failure::usage("top is a screen; for repeated JSON use ttmon -w --json"));
@@ -159,30 +107,5 @@ pub(crate) fn top(common: &GlobalArgs, args: &TopArgs) -> Result<(Context, TopRe
             TopSource::Services { places, token_file: args.token_file.clone(), ca: args.ca.clone() }
         }
     };
-    let view = |number: usize| {
-        let view = View::ALL.get(number.wrapping_sub(1)).copied();
-        view.ok_or_else(|| Failure::usage(format!("--view {number}: views are 1 to {}", View::ALL.len())))
-    };
-    let request = TopRequest {
-        source,
-        interval: args.refresh.as_deref().map(super::refresh).transpose()?,
-        view: args.view.map(view).transpose()?,
-        is_read_only: args.read_only,
-        config: args.config.clone().or_else(|| variable("TTMON_CONFIG").map(PathBuf::from)),
-    };
-    Ok((context, request))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn since_takes_ages_and_times() {
-        assert_eq!(since("1970-01-01T00:00:05Z").expect("a time"), UnixTime(5_000_000_000));
-        assert!(since("5m").expect("ago") < since("1s").expect("ago"));
-        for wrong in ["", "yesterday", "-5m", "2026-11-15"] {
-            assert_eq!(since(wrong).map_err(|failure| failure.code), Err(2), "{wrong}");
-        }
-    }
+    Ok((context, source))
 }

@@ -145,17 +145,16 @@ fn csv_options(format: Option<&str>) -> Result<CsvOptions, Failure> {
 }
 
 fn repeat(args: &SnapshotArgs, format: &SnapshotFormat, terminal: Terminal) -> Result<Repeat, Failure> {
-    let refresh = args.refresh.as_deref().map(super::refresh).transpose()?;
     if args.watch && (args.loop_interval.is_some() || args.loop_ms.is_some()) {
         return Err(Failure::usage("-w and -l both repeat; give one of them"));
     }
     if args.watch {
-        let interval = refresh.unwrap_or(REFRESH_DEFAULT);
+        let interval = args.refresh.unwrap_or(REFRESH_DEFAULT);
         // Output for programs is never redrawn in place.
         let is_for_users = matches!(format, SnapshotFormat::Table | SnapshotFormat::List | SnapshotFormat::Query(_));
         return Ok(if is_for_users && terminal.is_terminal { Repeat::Watch(interval) } else { Repeat::Loop(interval) });
     }
-    if refresh.is_some() {
+    if args.refresh.is_some() {
         return Err(Failure::usage("-r is the refresh of -w, in milliseconds; give -w too (ttmon never resets a device)"));
     }
     let interval = match (args.loop_interval, args.loop_ms) {

@@ -7,29 +7,30 @@ use ttmon_serve::{Host, Options, Socket, Sockets, StartError, Token};
 
 use super::systemd::InheritedSockets;
 use super::{places, secret};
+use crate::cli::values::{LISTEN_DEFAULT, Listen};
 use crate::failure::Failure;
-use crate::invocation::{CliTarget, Context, HttpAddress, ServeRequest, variable};
+use crate::invocation::{CliTarget, Context, ServeArgs, variable};
 use crate::open::MachineConfig;
 use crate::show::VERSION;
 
 /// Prepares the host without starting threads. Returns it with the text to print after the start.
 pub(super) fn prepare(
     context: &Context,
-    request: &ServeRequest,
+    args: &ServeArgs,
     placed: &MachineConfig,
     state: Option<PathBuf>,
     opened: &mut InheritedSockets,
 ) -> Result<(Host, String), Failure> {
-    let api = api(context, request);
-    let sockets = sockets(request, api.as_deref(), opened)?;
+    let api = api(context, args);
+    let sockets = sockets(args, api.as_deref(), opened)?;
     let slots = state.as_ref().map(|state| state.join("devices"));
     let reading = ttmon_collect::Options { slots, ..placed.options.clone() };
-    let host = Host::prepare(placed.root.clone(), reading, options(context, request, state)?, sockets)?;
-    let announcement = announcement(context, api.as_deref(), &host, request);
+    let host = Host::prepare(placed.root.clone(), reading, options(context, args, state)?, sockets)?;
+    let announcement = announcement(context, api.as_deref(), &host, args);
     Ok((host, announcement))
 }
 
-fn sockets(request: &ServeRequest, api: Option<&Path>, opened: &mut InheritedSockets) -> Result<Sockets, Failure> {
+fn sockets(args: &ServeArgs, api: Option<&Path>, opened: &mut InheritedSockets) -> Result<Sockets, Failure> {
     let refuse =
         |flag: &str| Failure::usage(format!("{flag} does not go with a port that the service manager opened; leave one of them out"));
     let api = api.map(|path| match opened.take_stream(path) {
@@ -37,11 +38,11 @@ fn sockets(request: &ServeRequest, api: Option<&Path>, opened: &mut InheritedSoc
         None => Socket::At(path.to_owned()),
     });
     let http = match opened.http.take() {
-        Some(_) if !matches!(request.http, HttpAddress::Usual(_)) => return Err(refuse("--listen")),
+        Some(_) if args.listen.is_some() => return Err(refuse("--listen")),
         Some(listener) => Some(Socket::Inherited(listener)),
-        None => request.http.get().map(Socket::At),
+        None => http_address(args).map(Socket::At),
     };
-    let metrics = match (opened.metrics.take(), request.metrics_address) {
+    let metrics = match (opened.metrics.take(), args.metrics_listen) {
         (Some(_), Some(_)) => return Err(refuse("--metrics-listen")),
         (Some(listener), None) => Some(Socket::Inherited(listener)),
         (None, address) => address.map(Socket::At),
@@ -49,28 +50,37 @@ fn sockets(request: &ServeRequest, api: Option<&Path>, opened: &mut InheritedSoc
     Ok(Sockets { api, http, metrics })
 }
 
-fn options(context: &Context, request: &ServeRequest, state: Option<PathBuf>) -> Result<Options, Failure> {
+/// The address of the HTTP server, unless the service manager opened a port.
+fn http_address(args: &ServeArgs) -> Option<SocketAddr> {
+    match args.listen {
+        None => Some(LISTEN_DEFAULT),
+        Some(Listen::Off) => None,
+        Some(Listen::At(address)) => Some(address),
+    }
+}
+
+fn options(context: &Context, args: &ServeArgs, state: Option<PathBuf>) -> Result<Options, Failure> {
     // Access from other hosts needs a token that the user provided, not a generated one.
-    let is_local = !request.allow_remote && request.http.get().is_none_or(|address| address.ip().is_loopback());
+    let is_local = !args.allow_remote && http_address(args).is_none_or(|address| address.ip().is_loopback());
     Ok(Options {
         version: VERSION,
-        interval: request.interval,
-        allow_remote: request.allow_remote,
-        token: token(request.token_file.as_deref())?.or_else(|| is_local.then(secret::own).flatten()),
-        tls: request.tls.clone(),
-        metrics_detail: request.metrics_detail,
-        process_metrics: request.process_metrics,
+        interval: args.interval,
+        allow_remote: args.allow_remote,
+        token: token(args.token_file.as_deref())?.or_else(|| is_local.then(secret::own).flatten()),
+        tls: args.tls_cert.clone().zip(args.tls_key.clone()),
+        metrics_detail: args.metrics,
+        process_metrics: args.process_metrics,
         state,
-        fleet: request.fleet.as_ref().map(crate::fleet::store).transpose()?,
-        alerts: crate::alerts::configuration(request.config.as_deref(), matches!(context.place, CliTarget::Real))?,
+        fleet: args.fleet.as_deref().map(|url| crate::fleet::store(url, &args.store)).transpose()?,
+        alerts: crate::alerts::configuration(args.config.as_deref(), matches!(context.place, CliTarget::Real))?,
         complain: crate::failure::complain,
     })
 }
 
 /// The path of the API socket. A simulated machine does not use the default path, which belongs to the real machine.
-fn api(context: &Context, request: &ServeRequest) -> Option<PathBuf> {
+fn api(context: &Context, args: &ServeArgs) -> Option<PathBuf> {
     let is_real = matches!(context.place, CliTarget::Real);
-    request.api.clone().or_else(|| is_real.then(places::runtime)?.map(|directory| directory.join("api.sock")))
+    args.api.clone().or_else(|| is_real.then(places::runtime)?.map(|directory| directory.join("api.sock")))
 }
 
 /// Reads the token from a file, or else from the environment. A token on the command line would be visible to all users.
@@ -84,8 +94,8 @@ pub(crate) fn token(file: Option<&Path>) -> Result<Option<Token>, Failure> {
     read.map(Some).map_err(Failure::new)
 }
 
-fn announcement(context: &Context, api: Option<&Path>, host: &Host, request: &ServeRequest) -> String {
-    let scheme = if request.tls.is_some() { "https" } else { "http" };
+fn announcement(context: &Context, api: Option<&Path>, host: &Host, args: &ServeArgs) -> String {
+    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
     let at = |address: SocketAddr| format!("{scheme}://{address}");
     let metrics = host.metrics_address().map(|address| format!("; metrics alone, to every host, at {}/metrics", at(address)));
     let metrics = metrics.unwrap_or_default();

@@ -14,7 +14,7 @@ use ttmon_model::Snapshot;
 use super::systemd::InheritedSockets;
 use super::{Stopper, banner, cannot, places};
 use crate::failure::{Failure, complain};
-use crate::invocation::{CliTarget, Context, ServeRequest};
+use crate::invocation::{CliTarget, Context, ServeArgs, variable};
 use crate::open::MachineConfig;
 use crate::show::VERSION;
 
@@ -29,8 +29,8 @@ pub(super) struct Running {
 /// Opens the machine as the server reads it, without the server's own entries. This forks, and the forked process keeps all open files,
 /// so no listening socket may be open before. Returns `None` for a machine below a directory without `--socket`, which has no allocation
 /// socket.
-pub(super) fn open(context: &Context, request: &ServeRequest, placed: &MachineConfig) -> Result<Option<Machine>, Failure> {
-    if matches!(context.place, CliTarget::Below(_)) && request.socket.is_none() {
+pub(super) fn open(context: &Context, args: &ServeArgs, placed: &MachineConfig) -> Result<Option<Machine>, Failure> {
+    if matches!(context.place, CliTarget::Below(_)) && args.socket.is_none() {
         return Ok(None);
     }
     let mut root = placed.root.clone();
@@ -59,7 +59,7 @@ fn first_snapshot(machine: &mut Machine) -> Option<Snapshot> {
 /// Opens the state directory and the sockets, and starts the server. Dropping `end` stops the service.
 pub(super) fn start(
     context: &Context,
-    request: &ServeRequest,
+    args: &ServeArgs,
     placed: &MachineConfig,
     mut machine: Machine,
     opened: InheritedSockets,
@@ -67,7 +67,7 @@ pub(super) fn start(
 ) -> Result<Running, Failure> {
     let snapshot = first_snapshot(&mut machine);
     let own = own_directory(context, placed);
-    let state = state(context, request, placed);
+    let state = state(context, args, placed);
     make_parent(&state)?;
     let machine_mark = placed.options.ledgers.machine;
     let store = Store::open(&state, machine_mark, VERSION).map_err(|why| Failure::new(format!("cannot keep state: {why}")))?;
@@ -77,14 +77,14 @@ pub(super) fn start(
             state.display()
         ));
     }
-    let Sockets { listeners, unbound } = sockets(context, request, own.as_deref(), opened.streams)?;
+    let Sockets { listeners, unbound } = sockets(context, args, own.as_deref(), opened.streams)?;
     let handover = match opened.datagram {
         Some(socket) => Some(Receiver::inherited(socket).map_err(|error| cannot(INHERITED, &error))?),
-        None => handover(request, own.as_deref(), matches!(context.place, CliTarget::Real))?,
+        None => handover(args, own.as_deref(), matches!(context.place, CliTarget::Real))?,
     };
     let paths: Vec<&Path> = listeners.iter().map(Listener::path).collect();
     let banner = banner::text(snapshot.as_ref(), &paths, store.path(), handover.as_ref().map(Receiver::path));
-    let (format, is_quiet) = (request.log, request.quiet);
+    let (format, is_quiet) = (args.log, args.quiet);
     let failed = |error: io::Error| cannot("start the server", &error);
     let dup = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned().map_err(failed);
     let mut log = Log::start(dup(io::stdout().as_fd())?, dup(io::stderr().as_fd())?, format).map_err(failed)?;
@@ -137,9 +137,9 @@ impl Running {
     }
 }
 
-pub(super) fn state(context: &Context, request: &ServeRequest, placed: &MachineConfig) -> PathBuf {
+pub(super) fn state(context: &Context, args: &ServeArgs, placed: &MachineConfig) -> PathBuf {
     let own = own_directory(context, placed);
-    let named = request.state_directory.clone().or_else(|| places::named_state().filter(|_| own.is_none()));
+    let named = args.state_dir.clone().or_else(|| places::named_state().filter(|_| own.is_none()));
     named.unwrap_or_else(|| own.map_or_else(places::state, |own| own.join("state")))
 }
 
@@ -158,15 +158,15 @@ struct Sockets {
     unbound: Vec<(PathBuf, u32)>,
 }
 
-fn sockets(context: &Context, request: &ServeRequest, own: Option<&Path>, given: Vec<UnixListener>) -> Result<Sockets, Failure> {
-    let mode = request.socket_mode;
-    if !given.is_empty() && request.socket.is_some() {
+fn sockets(context: &Context, args: &ServeArgs, own: Option<&Path>, given: Vec<UnixListener>) -> Result<Sockets, Failure> {
+    let mode = args.socket_mode;
+    if !given.is_empty() && args.socket.is_some() {
         return Err(Failure::usage("--socket does not go with sockets that the service manager opened; leave one of them out"));
     }
     let is_real = matches!(context.place, CliTarget::Real);
     let inherited = |listener| Listener::inherited(listener).map_err(|error| cannot(INHERITED, &error));
     let listeners: Vec<Listener> = given.into_iter().map(inherited).collect::<Result<_, _>>()?;
-    let asked = request.socket.clone().or_else(|| request.socket_of_environment.clone().filter(|_| own.is_none()));
+    let asked = args.socket.clone().or_else(|| variable("TTMON_SOCKET").map(PathBuf::from).filter(|_| own.is_none()));
     let named = match (asked, own) {
         _ if !listeners.is_empty() => None,
         (Some(path), _) if !is_real && path == Path::new(places::SOCKET) => {
@@ -208,15 +208,15 @@ impl Sockets {
     }
 }
 
-fn handover(request: &ServeRequest, own: Option<&Path>, is_real: bool) -> Result<Option<Receiver>, Failure> {
+fn handover(args: &ServeArgs, own: Option<&Path>, is_real: bool) -> Result<Option<Receiver>, Failure> {
     let usual = if is_real { places::runtime() } else { own.map(Path::to_owned) }.map(|directory| directory.join("handover.sock"));
-    let Some(path) = request.handover.clone().or(usual) else { return Ok(None) };
+    let Some(path) = args.handover.clone().or(usual) else { return Ok(None) };
     make_parent(&path)?;
     match Receiver::bind(&path, 0o666) {
         Ok(receiver) => Ok(Some(receiver)),
         Err(error) => {
             let message = format!("--handover {}: {error}; ledgers of short-lived programs are not kept", path.display());
-            if request.handover.is_some() {
+            if args.handover.is_some() {
                 return Err(Failure::new(message));
             }
             complain(&message);
