@@ -9,7 +9,7 @@ fuzz_target!(|input: &[u8]| {
     let (head, table) = input.split_at(input.len().min(8));
     let mut numbers = [0; 8];
     numbers[..head.len()].copy_from_slice(head);
-    let [first, offset] = [u32::from_le_bytes([numbers[0], numbers[1], numbers[2], 0]), u32::from_le_bytes([numbers[4], numbers[5], numbers[6], 0])];
+    let [first, offset] = [0, 4].map(|at| u32::from_le_bytes([numbers[at], numbers[at + 1], numbers[at + 2], 0]));
     for format in [Format::Pairs, Format::Locations] {
         find_line(format, table.iter().copied(), first, offset);
     }

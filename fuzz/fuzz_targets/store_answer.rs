@@ -10,7 +10,8 @@ fuzz_target!(|text: &str| {
     if let Ok(vector) = &answer {
         assert!(vector.0.iter().all(|(_, value)| value.is_finite()), "values are numbers");
     }
-    let document = Overview::ask("http://store", |queries| answer.as_ref().map(|one| vec![one.clone(); queries.len()])).document("0", "", 10);
+    let overview = Overview::ask("http://store", |queries| answer.as_ref().map(|one| vec![one.clone(); queries.len()]));
+    let document = overview.document("0", "", 10);
     for row in document["hosts"].as_array().into_iter().chain(document["workloads"].as_array()).flatten() {
         assert!(!row["chips"].is_string(), "no label replaces a value");
     }

@@ -4,7 +4,9 @@
 //! | --- | --- |
 //! | 0 | live entries of the ledger to begin with, up to 24 |
 //! | 1 | bit 0: its writer stopped in the middle of an event; bit 1: longer records, as of a later version |
-//! | then 12 each | table (0 header, 1 allocators ... 5 events, 6 circulars ... 10 left, 11 shared, 12 stacks, 13 frames, 14 codes, 15 entries; bit 7: while it is read), width 1, 2, 4 or 8, offset u16 in it, value u64 |
+//! | then 12 each | table (bit 7: while it is read), width 1, 2, 4 or 8, offset u16 in the table, value u64 |
+//!
+//! Tables: 0 header, 1 allocators ... 5 events, 6 circulars ... 10 left, 11 shared, 12 stacks, 13 frames, 14 codes, 15 entries.
 
 use super::encoder::Shape;
 

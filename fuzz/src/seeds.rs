@@ -76,7 +76,12 @@ fn main() -> std::io::Result<()> {
         patch(HEADER, 0x318, 21),
         patch(ROWS, 0xF8, 21),
     ];
-    let shared = [patch(HEADER, 0x348, u64::MAX), patch(SHARED, 0x00, 1 | 1 << 32), patch(SHARED, 0x40, u64::MAX), patch(SHARED, 0x48, u64::MAX)];
+    let shared = [
+        patch(HEADER, 0x348, u64::MAX),
+        patch(SHARED, 0x00, 1 | 1 << 32),
+        patch(SHARED, 0x40, u64::MAX),
+        patch(SHARED, 0x48, u64::MAX),
+    ];
     write("shared", [20, 0], &shared)?;
     let stacks = [
         patch(HEADER, 0x380, u64::MAX),

@@ -175,7 +175,8 @@ fn print_table(benches: &[Bench], runs: usize) {
         bench.print_row(&format!("{spec}, dynamic"), &bench.dynamic, "not released");
     }
     println!(
-        "\nMedians of {runs} runs a row. Ours is exec to exit of `ttmon --root DIR --json > /dev/null`, with CPU and peak as the kernel tells\n\
+        "\nMedians of {runs} runs a row. Ours is exec to exit of `ttmon --root DIR --json > /dev/null`, with CPU and peak as the kernel \
+         tells\n\
          a small launcher, descendants contained; a peak marked <= is the launcher's own and only an upper bound. Plain is open, read,\n\
          close of the same files in one process, without exec. Limits of every row: CPU {CPU_PLAIN_RATIO_MAX} x plain + {CPU_START_MS_MAX} ms, \
          peak {PEAK_KIB_MAX} kB;\nwith {CROWD} more processes, {CROWD_RATIO_MAX} x the row without."

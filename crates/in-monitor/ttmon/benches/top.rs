@@ -173,7 +173,8 @@ fn keys(verdicts: &mut Verdicts) {
     let [[median, p99], [empty_median, empty_p99]] = [ours, theirs].map(|times| [50, 99].map(|part| quantile(&milliseconds(&times), part)));
     let verdict = verdicts.text(p99, KEY_MAX);
     println!(
-        "a key while a device hangs: {KEY_RUNS} answered, median {median:.1} ms, p99 {p99:.1} ms (an empty loop: {empty_median:.1}, {empty_p99:.1}); {verdict}"
+        "a key while a device hangs: {KEY_RUNS} answered, median {median:.1} ms, p99 {p99:.1} ms \
+         (an empty loop: {empty_median:.1}, {empty_p99:.1}); {verdict}"
     );
 }
 
@@ -201,7 +202,8 @@ fn hour() {
     let verdict = Verdicts::default().text(rss as f64, LARGE);
     let (seconds, warm_up) = (HOUR.as_secs(), WARM_UP.as_secs());
     println!(
-        "32 devices, a sample every {HOUR_REFRESH_MS} ms for {seconds} s: RSS {rss} kB ({first} after {warm_up} s), all processes {all} kB; {verdict}"
+        "32 devices, a sample every {HOUR_REFRESH_MS} ms for {seconds} s: RSS {rss} kB \
+         ({first} after {warm_up} s), all processes {all} kB; {verdict}"
     );
 }
 

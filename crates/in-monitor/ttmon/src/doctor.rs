@@ -192,7 +192,8 @@ fn pack(file: &Path, tree: Vec<Entry>, facts: &Facts, report: &str, pseudonyms: 
     let texts: Vec<String> = texts.map(|entry| entry.path.display().to_string()).collect();
     let hidden = if pseudonyms.is_some() { "host name and serial numbers replaced; " } else { "" };
     complain(&format!(
-        "wrote {}: {}, and {} files of the driver below root/ (see them with: ttmon --root ttmon-bundle/root); {hidden}no user names, command lines or environment",
+        "wrote {}: {}, and {} files of the driver below root/ (see them with: ttmon --root ttmon-bundle/root); \
+         {hidden}no user names, command lines or environment",
         file.display(),
         texts.join(", "),
         entries.len() - texts.len()

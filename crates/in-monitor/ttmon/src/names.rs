@@ -125,7 +125,6 @@ pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<Os
 
 /// Words of other tools that ttmon does not accept, and what to type instead. A row with two words applies to one sub-command and is
 /// checked first.
-#[rustfmt::skip] // one row per line
 const FLAGS_OF_OTHER_TOOLS: &[(&str, &str)] = &[
     ("-s", "-s is tt-smi's and nvtop's snapshot; use --json, with -f FILE to write it to a file"),
     ("--snapshot", "--snapshot is tt-smi's; use --json, with -f FILE to write it to a file"),

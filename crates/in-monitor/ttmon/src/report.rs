@@ -181,9 +181,9 @@ mod tests {
 
     fn line(at: u64, power: &str, state: &str) -> String {
         let time = second(at).rfc3339();
-        format!(
-            r#"{{"schema":1,"version":"0","host":"h","time":"{time}","driver":null,"origin":"local","devices":[{{"id":7,"state":"{state}","health":"ok","power":{power}}}],"processes":[],"problems":[],"missing":{{}}}}"#
-        )
+        let device = format!(r#"{{"id":7,"state":"{state}","health":"ok","power":{power}}}"#);
+        let head = format!(r#""schema":1,"version":"0","host":"h","time":"{time}","driver":null,"origin":"local""#);
+        format!(r#"{{{head},"devices":[{device}],"processes":[],"problems":[],"missing":{{}}}}"#)
     }
 
     #[test]

@@ -37,57 +37,114 @@ const JOB: (&str, &str) = ("slurm_job", "label_values(ttmon_workload_info, slurm
 const POD: (&str, &str) = ("pod", "label_values(ttmon_workload_info, pod)");
 
 /// All dashboards. Power is that of core rails, not of boards.
-#[rustfmt::skip] // one panel per line
 const DASHBOARDS: &[Dashboard] = &[
-    Dashboard { name: "ttmon-fleet", title: "ttmon: fleet", variables: &[], panels: &[
-        ("Hosts", "short", Number, "count(ttmon_up == 1)"),
-        ("Chips", "short", Number, "sum(instance:ttmon_chips:count)"),
-        ("Chips held", "short", Number, "sum(instance:ttmon_chips_held:sum)"),
-        ("Unhealthy chips", "short", Number, "sum(instance:ttmon_chips_unhealthy:sum)"),
-        ("Alerts", "short", Number, "count(ALERTS{alertstate=\"firing\",alertname=~\"Ttmon.*\"}) or vector(0)"),
-        ("DRAM used by rack", "bytes", Graph, "rack:ttmon_device_memory_used_bytes:sum"),
-        ("Core-rail power by rack", "watt", Graph, "rack:ttmon_device_power_watts:sum"),
-        ("Held chips by rack", "short", Graph, "rack:ttmon_chips_held:sum"),
-        ("Worst hosts", "short", Table, "topk(20, instance:ttmon_chips_unhealthy:sum > 0)"),
-        ("Hottest hosts", "celsius", Table, "topk(20, instance:ttmon_device_temperature_celsius:max)"),
-        ("Held without traffic for 10 minutes", "short", Table, "topk(20, instance:ttmon_chips_idle_held:sum > 0)"),
-    ] },
-    Dashboard { name: "ttmon-host", title: "ttmon: host", variables: &[HOST], panels: &[
-        ("Sample age", "s", Number, "ttmon_sample_age_seconds{instance=~\"$instance\"}"),
-        ("Chips by health", "short", Table, "count by (health) (ttmon_device_health{instance=~\"$instance\"} == 1)"),
-        ("Temperature", "celsius", Graph, "ttmon_device_temperature_celsius{instance=~\"$instance\"}"),
-        ("Core-rail power", "watt", Graph, "ttmon_device_power_watts{instance=~\"$instance\"}"),
-        ("AI clock", "hertz", Graph, "ttmon_device_aiclk_hertz{instance=~\"$instance\"}"),
-        ("DRAM used", "bytes", Graph, "ttmon_device_memory_used_bytes{instance=~\"$instance\"}"),
-        ("PCIe to device", "Bps", Graph, "ttmon_device_pcie_to_device_bytes_per_second{instance=~\"$instance\"}"),
-        ("Processes", "short", Graph, "ttmon_device_processes{instance=~\"$instance\"}"),
-        ("Firmware", "short", Table, "ttmon_device_firmware_info{instance=~\"$instance\"}"),
-    ] },
-    Dashboard { name: "ttmon-job", title: "ttmon: jobs and pods", variables: &[JOB, POD], panels: &[
-        ("Chips by job", "short", Graph, "slurm_job:ttmon_chips:count{slurm_job=~\"$slurm_job\"}"),
-        ("DRAM of the chips of a job", "bytes", Graph, "slurm_job:ttmon_device_memory_used_bytes:sum{slurm_job=~\"$slurm_job\"}"),
-        ("Core-rail power of the chips of a job", "watt", Graph, "slurm_job:ttmon_device_power_watts:sum{slurm_job=~\"$slurm_job\"}"),
-        ("Held time of the chips of a job in the last hour", "s", Table, "slurm_job:ttmon_device_held_seconds:increase1h{slurm_job=~\"$slurm_job\"}"),
-        ("Chips by pod", "short", Graph, "pod:ttmon_chips:count{pod=~\"$pod\"}"),
-        ("DRAM of the chips of a pod", "bytes", Graph, "pod:ttmon_device_memory_used_bytes:sum{pod=~\"$pod\"}"),
-        ("Core-rail power of the chips of a pod", "watt", Graph, "pod:ttmon_device_power_watts:sum{pod=~\"$pod\"}"),
-    ] },
-    Dashboard { name: "ttmon-memory", title: "ttmon: device memory", variables: &[HOST], panels: &[
-        ("DRAM used", "percentunit", Graph, "ttmon_device_memory_used_bytes{instance=~\"$instance\"} / ttmon_device_memory_total_bytes{instance=~\"$instance\"}"),
-        ("Used by kind", "bytes", Graph, "sum by (instance, kind) (ttmon_memory_used_bytes{instance=~\"$instance\"})"),
-        ("Largest free block of DRAM per bank", "bytes", Graph, "ttmon_memory_largest_free_per_bank_bytes{instance=~\"$instance\",kind=\"dram\"}"),
-        ("Refusals in 5 minutes", "short", Graph, "increase(ttmon_device_memory_refusals_total{instance=~\"$instance\"}[5m])"),
-        ("Left by ended processes", "bytes", Table, "ttmon_device_memory_stale_bytes{instance=~\"$instance\"} > 0"),
-        ("Holders that are not tracked", "short", Table, "ttmon_device_memory_untracked_processes{instance=~\"$instance\"} > 0"),
-    ] },
-    Dashboard { name: "ttmon-serving", title: "ttmon: serving", variables: &[POD], panels: &[
-        ("Requests under way (vLLM)", "short", Graph, "sum by (namespace, pod) (vllm:num_requests_running{pod=~\"$pod\"})"),
-        ("Tokens a second (vLLM)", "short", Graph, "sum by (namespace, pod) (rate(vllm:generation_tokens_total{pod=~\"$pod\"}[1m]))"),
-        ("Tokens a second and watt of core rails", "short", Graph, "sum by (namespace, pod) (rate(vllm:generation_tokens_total{pod=~\"$pod\"}[1m])) / on (namespace, pod) pod:ttmon_device_power_watts:sum{pod=~\"$pod\"}"),
-        ("KV cache (vLLM) beside DRAM of the pod's chips", "bytes", Graph, "pod:ttmon_device_memory_used_bytes:sum{pod=~\"$pod\"} and on (namespace, pod) max by (namespace, pod) (vllm:num_requests_running)"),
-        ("Requests a second (media server)", "short", Graph, "sum by (namespace, pod) (rate({__name__=~\"tt_media_server_.*requests.*_total\",pod=~\"$pod\"}[1m]))"),
-        ("Core-rail power of the pod's chips", "watt", Graph, "pod:ttmon_device_power_watts:sum{pod=~\"$pod\"}"),
-    ] },
+    Dashboard {
+        name: "ttmon-fleet",
+        title: "ttmon: fleet",
+        variables: &[],
+        panels: &[
+            ("Hosts", "short", Number, "count(ttmon_up == 1)"),
+            ("Chips", "short", Number, "sum(instance:ttmon_chips:count)"),
+            ("Chips held", "short", Number, "sum(instance:ttmon_chips_held:sum)"),
+            ("Unhealthy chips", "short", Number, "sum(instance:ttmon_chips_unhealthy:sum)"),
+            ("Alerts", "short", Number, "count(ALERTS{alertstate=\"firing\",alertname=~\"Ttmon.*\"}) or vector(0)"),
+            ("DRAM used by rack", "bytes", Graph, "rack:ttmon_device_memory_used_bytes:sum"),
+            ("Core-rail power by rack", "watt", Graph, "rack:ttmon_device_power_watts:sum"),
+            ("Held chips by rack", "short", Graph, "rack:ttmon_chips_held:sum"),
+            ("Worst hosts", "short", Table, "topk(20, instance:ttmon_chips_unhealthy:sum > 0)"),
+            ("Hottest hosts", "celsius", Table, "topk(20, instance:ttmon_device_temperature_celsius:max)"),
+            ("Held without traffic for 10 minutes", "short", Table, "topk(20, instance:ttmon_chips_idle_held:sum > 0)"),
+        ],
+    },
+    Dashboard {
+        name: "ttmon-host",
+        title: "ttmon: host",
+        variables: &[HOST],
+        panels: &[
+            ("Sample age", "s", Number, "ttmon_sample_age_seconds{instance=~\"$instance\"}"),
+            ("Chips by health", "short", Table, "count by (health) (ttmon_device_health{instance=~\"$instance\"} == 1)"),
+            ("Temperature", "celsius", Graph, "ttmon_device_temperature_celsius{instance=~\"$instance\"}"),
+            ("Core-rail power", "watt", Graph, "ttmon_device_power_watts{instance=~\"$instance\"}"),
+            ("AI clock", "hertz", Graph, "ttmon_device_aiclk_hertz{instance=~\"$instance\"}"),
+            ("DRAM used", "bytes", Graph, "ttmon_device_memory_used_bytes{instance=~\"$instance\"}"),
+            ("PCIe to device", "Bps", Graph, "ttmon_device_pcie_to_device_bytes_per_second{instance=~\"$instance\"}"),
+            ("Processes", "short", Graph, "ttmon_device_processes{instance=~\"$instance\"}"),
+            ("Firmware", "short", Table, "ttmon_device_firmware_info{instance=~\"$instance\"}"),
+        ],
+    },
+    Dashboard {
+        name: "ttmon-job",
+        title: "ttmon: jobs and pods",
+        variables: &[JOB, POD],
+        panels: &[
+            ("Chips by job", "short", Graph, "slurm_job:ttmon_chips:count{slurm_job=~\"$slurm_job\"}"),
+            ("DRAM of the chips of a job", "bytes", Graph, "slurm_job:ttmon_device_memory_used_bytes:sum{slurm_job=~\"$slurm_job\"}"),
+            ("Core-rail power of the chips of a job", "watt", Graph, "slurm_job:ttmon_device_power_watts:sum{slurm_job=~\"$slurm_job\"}"),
+            (
+                "Held time of the chips of a job in the last hour",
+                "s",
+                Table,
+                "slurm_job:ttmon_device_held_seconds:increase1h{slurm_job=~\"$slurm_job\"}",
+            ),
+            ("Chips by pod", "short", Graph, "pod:ttmon_chips:count{pod=~\"$pod\"}"),
+            ("DRAM of the chips of a pod", "bytes", Graph, "pod:ttmon_device_memory_used_bytes:sum{pod=~\"$pod\"}"),
+            ("Core-rail power of the chips of a pod", "watt", Graph, "pod:ttmon_device_power_watts:sum{pod=~\"$pod\"}"),
+        ],
+    },
+    Dashboard {
+        name: "ttmon-memory",
+        title: "ttmon: device memory",
+        variables: &[HOST],
+        panels: &[
+            (
+                "DRAM used",
+                "percentunit",
+                Graph,
+                "ttmon_device_memory_used_bytes{instance=~\"$instance\"} \
+             / ttmon_device_memory_total_bytes{instance=~\"$instance\"}",
+            ),
+            ("Used by kind", "bytes", Graph, "sum by (instance, kind) (ttmon_memory_used_bytes{instance=~\"$instance\"})"),
+            (
+                "Largest free block of DRAM per bank",
+                "bytes",
+                Graph,
+                "ttmon_memory_largest_free_per_bank_bytes{instance=~\"$instance\",kind=\"dram\"}",
+            ),
+            ("Refusals in 5 minutes", "short", Graph, "increase(ttmon_device_memory_refusals_total{instance=~\"$instance\"}[5m])"),
+            ("Left by ended processes", "bytes", Table, "ttmon_device_memory_stale_bytes{instance=~\"$instance\"} > 0"),
+            ("Holders that are not tracked", "short", Table, "ttmon_device_memory_untracked_processes{instance=~\"$instance\"} > 0"),
+        ],
+    },
+    Dashboard {
+        name: "ttmon-serving",
+        title: "ttmon: serving",
+        variables: &[POD],
+        panels: &[
+            ("Requests under way (vLLM)", "short", Graph, "sum by (namespace, pod) (vllm:num_requests_running{pod=~\"$pod\"})"),
+            ("Tokens a second (vLLM)", "short", Graph, "sum by (namespace, pod) (rate(vllm:generation_tokens_total{pod=~\"$pod\"}[1m]))"),
+            (
+                "Tokens a second and watt of core rails",
+                "short",
+                Graph,
+                "sum by (namespace, pod) (rate(vllm:generation_tokens_total{pod=~\"$pod\"}[1m])) \
+             / on (namespace, pod) pod:ttmon_device_power_watts:sum{pod=~\"$pod\"}",
+            ),
+            (
+                "KV cache (vLLM) beside DRAM of the pod's chips",
+                "bytes",
+                Graph,
+                "pod:ttmon_device_memory_used_bytes:sum{pod=~\"$pod\"} \
+             and on (namespace, pod) max by (namespace, pod) (vllm:num_requests_running)",
+            ),
+            (
+                "Requests a second (media server)",
+                "short",
+                Graph,
+                "sum by (namespace, pod) (rate({__name__=~\"tt_media_server_.*requests.*_total\",pod=~\"$pod\"}[1m]))",
+            ),
+            ("Core-rail power of the pod's chips", "watt", Graph, "pod:ttmon_device_power_watts:sum{pod=~\"$pod\"}"),
+        ],
+    },
 ];
 
 impl Dashboard {
@@ -97,10 +154,10 @@ impl Dashboard {
         let source = json!({"type": "prometheus", "uid": "${datasource}"});
         let panel = |(index, (title, unit, kind, query)): (usize, &Panel)| {
             let place = json!({"w": 8, "h": 8, "x": index % COLUMNS * 8, "y": index / COLUMNS * 8});
-            let kind_name = match kind {
-                Graph => "timeseries",
-                Number => "stat",
-                Table => "table",
+            let (kind_name, format) = match kind {
+                Graph => ("timeseries", "time_series"),
+                Number => ("stat", "time_series"),
+                Table => ("table", "table"),
             };
             json!({
                 "id": index + 1,
@@ -109,10 +166,22 @@ impl Dashboard {
                 "datasource": source,
                 "gridPos": place,
                 "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
-                "targets": [{"refId": "A", "expr": query, "instant": *kind != Graph, "format": if *kind == Table { "table" } else { "time_series" }}],
+                "targets": [{"refId": "A", "expr": query, "instant": *kind != Graph, "format": format}],
             })
         };
-        let variable = |(name, query): &(&str, &str)| json!({"name": name, "type": "query", "datasource": source, "query": query, "refresh": 2, "includeAll": true, "multi": true, "allValue": ".*", "current": {"text": "All", "value": "$__all"}});
+        let variable = |(name, query): &(&str, &str)| {
+            json!({
+                "name": name,
+                "type": "query",
+                "datasource": source,
+                "query": query,
+                "refresh": 2,
+                "includeAll": true,
+                "multi": true,
+                "allValue": ".*",
+                "current": {"text": "All", "value": "$__all"},
+            })
+        };
         let datasource = json!({"name": "datasource", "type": "datasource", "query": "prometheus"});
         let variables: Vec<Value> = [datasource].into_iter().chain(self.variables.iter().map(variable)).collect();
         let document = json!({

@@ -203,8 +203,9 @@ mod tests {
     #[test]
     fn nodes_of_kubernetes_have_cards() {
         let node = |name: &str, has: &str, address: &str| {
-            json!({"metadata": {"name": name, "labels": {"feature.node.kubernetes.io/pci-1200_1e52.present": has, "topology.kubernetes.io/rack": "r1"}},
-                   "status": {"addresses": [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address}]}})
+            let labels = json!({"feature.node.kubernetes.io/pci-1200_1e52.present": has, "topology.kubernetes.io/rack": "r1"});
+            let addresses = json!([{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address}]);
+            json!({"metadata": {"name": name, "labels": labels}, "status": {"addresses": addresses}})
         };
         let text =
             json!({"items": [node("a", "true", "10.0.0.1"), node("b", "false", "10.0.0.2"), node("c", "true", "fd00::1")]}).to_string();

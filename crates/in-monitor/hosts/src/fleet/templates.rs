@@ -53,39 +53,92 @@ const fn row(subject: Subject, key: &'static str, record: &'static str, expressi
 }
 
 /// All templates. Names must not change, because dashboards use them.
-#[rustfmt::skip] // one row per line
 pub const TEMPLATES: &[Template] = &[
     row(Subject::Host, "chips", "instance:ttmon_chips:count", "count by (instance, rack, partition) (ttmon_device_info)"),
-    row(Subject::Host, "unhealthy", "instance:ttmon_chips_unhealthy:sum", by_host!("max without (health) (ttmon_device_health{health=~\"warning|critical\"} or 0 * ttmon_device_health)")),
-    row(Subject::Host, "critical", "instance:ttmon_chips_critical:sum", by_host!("max without (health) (ttmon_device_health{health=\"critical\"} or 0 * ttmon_device_health)")),
+    row(
+        Subject::Host,
+        "unhealthy",
+        "instance:ttmon_chips_unhealthy:sum",
+        by_host!("max without (health) (ttmon_device_health{health=~\"warning|critical\"} or 0 * ttmon_device_health)"),
+    ),
+    row(
+        Subject::Host,
+        "critical",
+        "instance:ttmon_chips_critical:sum",
+        by_host!("max without (health) (ttmon_device_health{health=\"critical\"} or 0 * ttmon_device_health)"),
+    ),
     row(Subject::Host, "held", "instance:ttmon_chips_held:sum", by_host!("ttmon_device_memory_holders > bool 0")),
-    row(Subject::Host, "idle_held", "instance:ttmon_chips_idle_held:sum", by_host!("(ttmon_device_memory_holders > bool 0) * on (instance, device) group_left () (max_over_time(ttmon_device_pcie_to_device_bytes_per_second[10m]) < bool 4096)")),
+    row(
+        Subject::Host,
+        "idle_held",
+        "instance:ttmon_chips_idle_held:sum",
+        by_host!(
+            "(ttmon_device_memory_holders > bool 0) * on (instance, device) group_left () \
+             (max_over_time(ttmon_device_pcie_to_device_bytes_per_second[10m]) < bool 4096)"
+        ),
+    ),
     row(Subject::Host, "untracked", "instance:ttmon_chips_untracked:sum", by_host!("ttmon_device_memory_untracked_processes > bool 0")),
     row(Subject::Host, "dram_total", "instance:ttmon_device_memory_total_bytes:sum", by_host!("ttmon_device_memory_total_bytes")),
     row(Subject::Host, "dram_used", "instance:ttmon_device_memory_used_bytes:sum", by_host!("ttmon_device_memory_used_bytes")),
     row(Subject::Host, "power", "instance:ttmon_device_power_watts:sum", by_host!("ttmon_device_power_watts")),
-    row(Subject::Host, "temperature_max", "instance:ttmon_device_temperature_celsius:max", "max by (instance, rack, partition) (ttmon_device_temperature_celsius)"),
-    row(Subject::Host, "held_seconds_1h", "instance:ttmon_device_held_seconds:increase1h", by_host!("increase(ttmon_device_held_seconds_total[1h])")),
+    row(
+        Subject::Host,
+        "temperature_max",
+        "instance:ttmon_device_temperature_celsius:max",
+        "max by (instance, rack, partition) (ttmon_device_temperature_celsius)",
+    ),
+    row(
+        Subject::Host,
+        "held_seconds_1h",
+        "instance:ttmon_device_held_seconds:increase1h",
+        by_host!("increase(ttmon_device_held_seconds_total[1h])"),
+    ),
     row(Subject::Rack, "chips", "rack:ttmon_chips:sum", "sum by (rack) (instance:ttmon_chips:count)"),
     row(Subject::Rack, "unhealthy", "rack:ttmon_chips_unhealthy:sum", "sum by (rack) (instance:ttmon_chips_unhealthy:sum)"),
     row(Subject::Rack, "held", "rack:ttmon_chips_held:sum", "sum by (rack) (instance:ttmon_chips_held:sum)"),
-    row(Subject::Rack, "dram_total", "rack:ttmon_device_memory_total_bytes:sum", "sum by (rack) (instance:ttmon_device_memory_total_bytes:sum)"),
-    row(Subject::Rack, "dram_used", "rack:ttmon_device_memory_used_bytes:sum", "sum by (rack) (instance:ttmon_device_memory_used_bytes:sum)"),
+    row(
+        Subject::Rack,
+        "dram_total",
+        "rack:ttmon_device_memory_total_bytes:sum",
+        "sum by (rack) (instance:ttmon_device_memory_total_bytes:sum)",
+    ),
+    row(
+        Subject::Rack,
+        "dram_used",
+        "rack:ttmon_device_memory_used_bytes:sum",
+        "sum by (rack) (instance:ttmon_device_memory_used_bytes:sum)",
+    ),
     row(Subject::Rack, "power", "rack:ttmon_device_power_watts:sum", "sum by (rack) (instance:ttmon_device_power_watts:sum)"),
     row(Subject::Job, "chips", "slurm_job:ttmon_chips:count", "count by (slurm_job) (ttmon_workload_info{slurm_job!=\"\"})"),
     row(Subject::Job, "dram_used", "slurm_job:ttmon_device_memory_used_bytes:sum", of_jobs!("ttmon_device_memory_used_bytes")),
     row(Subject::Job, "power", "slurm_job:ttmon_device_power_watts:sum", of_jobs!("ttmon_device_power_watts")),
-    row(Subject::Job, "held_seconds_1h", "slurm_job:ttmon_device_held_seconds:increase1h", of_jobs!("increase(ttmon_device_held_seconds_total[1h])")),
+    row(
+        Subject::Job,
+        "held_seconds_1h",
+        "slurm_job:ttmon_device_held_seconds:increase1h",
+        of_jobs!("increase(ttmon_device_held_seconds_total[1h])"),
+    ),
     row(Subject::Pod, "chips", "pod:ttmon_chips:count", "count by (namespace, pod) (ttmon_workload_info{pod!=\"\"})"),
     row(Subject::Pod, "dram_used", "pod:ttmon_device_memory_used_bytes:sum", of_pods!("ttmon_device_memory_used_bytes")),
     row(Subject::Pod, "power", "pod:ttmon_device_power_watts:sum", of_pods!("ttmon_device_power_watts")),
-    row(Subject::Pod, "held_seconds_1h", "pod:ttmon_device_held_seconds:increase1h", of_pods!("increase(ttmon_device_held_seconds_total[1h])")),
+    row(
+        Subject::Pod,
+        "held_seconds_1h",
+        "pod:ttmon_device_held_seconds:increase1h",
+        of_pods!("increase(ttmon_device_held_seconds_total[1h])"),
+    ),
     IDLE_CHIPS,
 ];
 
 /// Free bytes of each chip that a job could use: no process holds it, its memory is known, and it is usable.
-#[rustfmt::skip] // one row per line
-pub(crate) const IDLE_CHIPS: Template = row(Subject::Chip, "idle_free", "device:ttmon_device_memory_free_bytes:idle", "ttmon_device_memory_free_bytes and on (instance, device) (ttmon_device_memory_holders == 0) unless on (instance, device) (ttmon_device_state{state=~\"gone|unreadable|resetting|starting\"} == 1) unless on (instance, device) (ttmon_device_health{health=\"critical\"} == 1)");
+pub(crate) const IDLE_CHIPS: Template = row(
+    Subject::Chip,
+    "idle_free",
+    "device:ttmon_device_memory_free_bytes:idle",
+    "ttmon_device_memory_free_bytes and on (instance, device) (ttmon_device_memory_holders == 0) \
+     unless on (instance, device) (ttmon_device_state{state=~\"gone|unreadable|resetting|starting\"} == 1) \
+     unless on (instance, device) (ttmon_device_health{health=\"critical\"} == 1)",
+);
 
 /// Seconds since the newest sample of each host. It has no rule, because a record would have its own timestamp.
 pub(crate) const AGE: &str = "time() - timestamp(ttmon_up)";
@@ -117,7 +170,8 @@ mod tests {
     #[test]
     fn generated_recording_rules_are_up_to_date() {
         let mut rules = String::from(
-            "# Generated by `cargo xtask docs` from crates/in-monitor/hosts/src/fleet/templates.rs. The fleet view and the dashboards read these records.\n\
+            "# Generated by `cargo xtask docs` from crates/in-monitor/hosts/src/fleet/templates.rs. \
+             The fleet view and the dashboards read these records.\n\
              groups:\n  - name: ttmon-records\n    interval: 30s\n    rules:\n",
         );
         for row in TEMPLATES {

@@ -58,7 +58,8 @@ fn refresh(_: &str, text: &str) -> Result<Duration, String> {
         Some(interval) if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(interval),
         _ if text.is_empty() => Err("-r needs milliseconds, for example -r 500 (ttmon never resets a device)".to_owned()),
         _ => Err(format!(
-            "-r {text}: ttmon never resets a device; -r takes the milliseconds from one refresh to the next, {} to {}, or a time such as 2s",
+            "-r {text}: ttmon never resets a device; -r takes the milliseconds from one refresh to the next, \
+             {} to {}, or a time such as 2s",
             REFRESH_MIN.as_millis(),
             REFRESH_MAX.as_millis()
         )),

@@ -63,7 +63,8 @@ fn find_in(places: &[PathBuf]) -> Result<PathBuf, String> {
     // The dynamic linker cannot escape characters in `LD_PRELOAD`.
     match library.as_os_str().as_bytes().iter().find_map(|byte| Some(*byte).zip(meaning(*byte))) {
         Some((byte, meaning)) => Err(format!(
-            "{:?} cannot be preloaded: the dynamic linker takes {:?} in its path for {meaning}; put the libraries elsewhere and name the folder in TTMON_LIB",
+            "{:?} cannot be preloaded: the dynamic linker takes {:?} in its path for {meaning}; \
+             put the libraries elsewhere and name the folder in TTMON_LIB",
             library,
             char::from(byte)
         )),

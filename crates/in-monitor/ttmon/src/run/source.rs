@@ -126,7 +126,10 @@ mod tests {
         let file = directory.path().join("model.py");
         fs::write(&file, format!("x = 1\n{}\n", "y".repeat(300))).expect("written");
         let line = |line: u32| json!({"file": file, "line": line, "function": "f"});
-        let mut report = json!({"growth_by_line": [{"line": line(1), "bytes": 8}, {"line": null}], "oom": [{"line": line(9), "top": [{"line": line(2)}]}]});
+        let mut report = json!({
+            "growth_by_line": [{"line": line(1), "bytes": 8}, {"line": null}],
+            "oom": [{"line": line(9), "top": [{"line": line(2)}]}],
+        });
         SourceTexts::new(u64::MAX).add_to(&mut report);
         let texts = ["/growth_by_line/0/line/text", "/oom/0/line/text", "/oom/0/top/0/line/text"].map(|at| report.pointer(at));
         let cut = Value::from(format!("{}...", "y".repeat(197)));

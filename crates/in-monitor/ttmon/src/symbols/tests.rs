@@ -81,7 +81,8 @@ fn an_address_behind_a_nested_symbol_belongs_to_the_outer_one() {
     let program = folder.path().join("nested");
     // `inner` is a symbol of 2 bytes inside of the function.
     let assembly = folder.path().join("inner.s");
-    let text = ".text\n.globl outer\n.type outer,@function\nouter: nop\n.type inner,@function\ninner: nop\nnop\n.size inner,2\nnop\nret\n.size outer,.-outer\n";
+    let text = ".text\n.globl outer\n.type outer,@function\nouter: nop\n\
+        .type inner,@function\ninner: nop\nnop\n.size inner,2\nnop\nret\n.size outer,.-outer\n";
     fs::write(&assembly, text).expect("written");
     let Some((_, build_id)) = build(&program, &[assembly.to_str().expect("text")]) else { return };
     let bytes = fs::read(&program).expect("there");

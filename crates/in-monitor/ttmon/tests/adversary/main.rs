@@ -27,7 +27,6 @@ use isolation::Pids;
 /// The name of a case, whether it has its own pids, and the function to run inside its namespaces.
 type Case = (&'static str, Pids, fn());
 
-#[rustfmt::skip] // one per line
 const CASES: &[&[Case]] = &[
     alerts::CASES,
     answers::CASES,
@@ -44,7 +43,6 @@ const CASES: &[&[Case]] = &[
 /// A role: its name, and the function of the process, which gets its arguments.
 type Role = (&'static str, fn(&[String]));
 
-#[rustfmt::skip] // one per line
 const ROLES: &[&[Role]] = &[
     watch::ROLES,
     alerts::ROLES,

@@ -97,7 +97,8 @@ fn figures_of_the_hook_are_reported() {
         "  at the DRAM peak of chip 0:   8.0MB tag \"load\"   6.0MB tag \"layer *\" (2 buffers)",
     ];
     assert_eq!(lines[1..3], expected, "{}", ran.stderr);
-    let refused = "  asked 32.0MB L1 on chips 0,1 (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: would fit if not fragmented";
+    let refused = "  asked 32.0MB L1 on chips 0,1 (512.0KB in each of 64 banks): \
+        700.0KB free per bank, largest block 410.0KB: would fit if not fragmented";
     assert!(lines.contains(&refused), "{}", ran.stderr);
     assert!(ran.stderr.contains("    largest there:  4.0KB 0x40   2.0KB 0x80"), "{}", ran.stderr);
     assert!(ran.stderr.contains("  circular buffers of a program clash with L1 on chips 0,1: Statically allocated"), "{}", ran.stderr);
@@ -131,7 +132,8 @@ fn host_memory_that_grows() {
 
 fn a_trace_that_overwrites_buffers() {
     let (ran, report) = reported("trace");
-    let sentence = "  UNSAFE trace 3: replayed once while 1.0MB of buffers were live that came after its capture, and may be overwritten: 1 buffer of /me/model.py:42 forward";
+    let sentence = "  UNSAFE trace 3: replayed once while 1.0MB of buffers were live that came after its capture, \
+        and may be overwritten: 1 buffer of /me/model.py:42 forward";
     assert!(ran.stderr.contains(sentence), "{}", ran.stderr);
     let lines = &report["trace_unsafe"][0]["lines"];
     assert_eq!((&lines[0]["line"]["line"], &lines[0]["bytes"]), (&json!(42), &json!(1 << 20)));
@@ -146,7 +148,8 @@ fn refusals_among_events() {
     };
     let text = events(&[]);
     let refused = format!(
-        "  {pid:>7}  oom       asked 32.0MB L1 on chips on no device here (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: would fit if not fragmented"
+        "  {pid:>7}  oom       asked 32.0MB L1 on chips on no device here (512.0KB in each of 64 banks): \
+         700.0KB free per bank, largest block 410.0KB: would fit if not fragmented"
     );
     assert!(text.lines().any(|line| line.ends_with(&refused)), "{text}");
     assert!(text.contains(&format!("  {pid:>7}  clash     circular buffers of a program clash with L1")), "{text}");

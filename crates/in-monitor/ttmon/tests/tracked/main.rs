@@ -364,7 +364,9 @@ fn a_comparison_is_of_what_was_asked_for() {
     // The earlier listing is from another machine. If a device is selected, only its buffers are compared.
     let buffer = |device: u32| {
         let address = format!("{device:#x}");
-        serde_json::json!({"pid": 1, "allocator": "1.0.0", "kind": "dram", "address": address, "size": 5, "devices": [device], "tag": "old"})
+        serde_json::json!({
+            "pid": 1, "allocator": "1.0.0", "kind": "dram", "address": address, "size": 5, "devices": [device], "tag": "old",
+        })
     };
     std::fs::write(&file, serde_json::json!({"buffers": [buffer(0), buffer(1)]}).to_string()).unwrap();
     let gone = |arguments: &str| {

@@ -1,5 +1,6 @@
-//! Compares other outputs of ttmon: the report of `ttmon run` with the exceptions that the program caught, the summaries of `ttmon mem --csv`
-//! with those of TT-Metal's MemoryReporter, and the lines of `ttmon events` with those that the script recorded by Python's own means.
+//! Compares other outputs of ttmon: the report of `ttmon run` with the exceptions that the program caught, the summaries of
+//! `ttmon mem --csv` with those of TT-Metal's MemoryReporter, and the lines of `ttmon events` with those that the script recorded
+//! by Python's own means.
 
 use std::fs;
 use std::path::Path;

@@ -122,7 +122,8 @@ fn hosts_of_a_store_are_found() {
 #[test]
 fn hostile_labels_forge_no_lines() {
     let url = store(
-        "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[{\"metric\":{\"instance\":\"a\\u001b[2J\\u009b2J\\u202e\\nFORGED\\t9\",\
+        "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[\
+         {\"metric\":{\"instance\":\"a\\u001b[2J\\u009b2J\\u202e\\nFORGED\\t9\",\
          \"rack\":\"r\\nFORGED\",\"pod\":\"p\\nFORGED\",\"chips\":\"many\"},\"value\":[1,\"8\"]}]}}",
     );
     let directory = tempfile::tempdir().unwrap();

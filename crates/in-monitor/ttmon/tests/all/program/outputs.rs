@@ -90,7 +90,8 @@ fn nvidia_smi_habits() {
     let ran = ttmon_at(root.path(), "--query-gpu=index,name,memory.total,memory.used,temperature.gpu,utilization.gpu --format=csv -i 1");
     assert_eq!(
         ran.stdout,
-        "index, name, memory.total [MiB], memory.used [MiB], temperature.gpu, utilization.gpu [%]\n1, Wormhole_B0, 12288 MiB, 0 MiB, N/A, N/A\n"
+        "index, name, memory.total [MiB], memory.used [MiB], temperature.gpu, utilization.gpu [%]\n\
+         1, Wormhole_B0, 12288 MiB, 0 MiB, N/A, N/A\n"
     );
     let apps = ttmon_at(root.path(), "--query-compute-apps=pid,used_memory --format=csv,noheader");
     assert_eq!((apps.code, apps.stdout.as_str()), (0, ""));
