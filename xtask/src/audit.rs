@@ -15,7 +15,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
 }
 
 pub(crate) fn check(project: &Project) -> Result<(), String> {
-    let deny = DENY.have(project)?;
+    let deny = DENY.find_or_install(project)?;
     // Offline, cargo-deny can only check sources that are already present.
     project::run(&mut project.cargo(&["fetch", "--locked"]))?;
     let checked = project::run(&mut project.command(&deny, &["--offline", "check", "licenses", "bans", "sources"]));

@@ -78,6 +78,6 @@ fn python(project: &Project) -> Result<(&'static str, PathBuf), String> {
 
 /// Without a browser, the rest of the bench is measured.
 fn fonts(project: &Project) -> Result<(&'static str, PathBuf), String> {
-    let browser = Browser::have(project).inspect_err(|why| eprintln!("xtask: NO BROWSER WILL OPEN THE PAGE: {why}"));
+    let browser = Browser::find_or_install(project).inspect_err(|why| eprintln!("xtask: NO BROWSER WILL OPEN THE PAGE: {why}"));
     Ok(("PAGE_FONTS", browser.map(|browser| browser.fonts).unwrap_or_default()))
 }

@@ -112,7 +112,7 @@ pub(crate) fn run(project: &Project, tier: Tier, arguments: &[String]) -> Result
     print!("\n{}", summary(&rows));
     // The count is the last line, so that programs that read the output find it.
     println!("\ntests: {} passed, {} failed", gate.passed, gate.failed.max(failures as u64));
-    if failures == 0 { Ok(()) } else { Err(Stop::Told) }
+    if failures == 0 { Ok(()) } else { Err(Stop::AlreadyPrinted) }
 }
 
 /// Returns the stages of a tier, or those of `--only`, without those of `--skip`.
@@ -292,7 +292,7 @@ fn needs_root(why: &str) -> Outcome {
 /// Tests the page in a real Chromium: the built files match `web/`, and every view is opened and checked (`web/test/page.mjs`).
 fn page(gate: &mut Gate) -> Outcome {
     let project = gate.project;
-    let browser = web::Browser::have(project).map_err(untested("NO BROWSER OPENED THE PAGE"))?;
+    let browser = web::Browser::find_or_install(project).map_err(untested("NO BROWSER OPENED THE PAGE"))?;
     web::build(project, &["--check"])?;
     Ok(run_shown(&mut browser.command(project, &project.debug_program()?))?)
 }

@@ -82,7 +82,7 @@ impl<'a> Fuzzer<'a> {
         let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
         let runs = project::probe(&mut project.command(&compiler, &["--version"]));
         runs.map_err(|error| format!("libFuzzer needs a C++ compiler: {error}"))?;
-        let program = CARGO_FUZZ.have(project)?;
+        let program = CARGO_FUZZ.find_or_install(project)?;
         let fetch = ["fetch", "--manifest-path", MANIFEST];
         project::run(&mut project.cargo(&fetch)).map_err(|error| format!("the crates of {FOLDER}/ cannot be had: {error}"))?;
         Ok(Self { project, program, triple: triple(project)?, target: project.target()?.join(FOLDER) })

@@ -31,7 +31,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
 
 /// The stage `header`. Without cbindgen it is skipped.
 pub(crate) fn check(project: &Project) -> Result<(), NotPassed> {
-    CBINDGEN.have(project).map_err(untested("the C headers were not compared"))?;
+    CBINDGEN.find_or_install(project).map_err(untested("the C headers were not compared"))?;
     Ok(compare(project)?)
 }
 
@@ -46,7 +46,7 @@ fn compare(project: &Project) -> Result<(), String> {
 
 /// Returns the path and the text of each header.
 fn headers(project: &Project) -> Result<Vec<(&'static str, String)>, String> {
-    let cbindgen = CBINDGEN.have(project)?;
+    let cbindgen = CBINDGEN.find_or_install(project)?;
     // Its many warnings are about items that are not exported.
     let text = |config, source| output(&mut project.command(&cbindgen, &["--quiet", "--config", config, source]));
     HEADERS.into_iter().map(|[config, source, path]| Ok((path, text(config, source)?))).collect()

@@ -107,7 +107,7 @@ fn main() -> ExitCode {
             eprintln!("xtask: {why}");
             ExitCode::FAILURE
         }
-        Err(Stop::Told) => ExitCode::FAILURE,
+        Err(Stop::AlreadyPrinted) => ExitCode::FAILURE,
     }
 }
 

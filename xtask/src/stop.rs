@@ -7,7 +7,7 @@ pub(crate) enum Stop {
     /// The command failed, or a check found something: exit code 1.
     Failed(String),
     /// A failure that the command has already printed.
-    Told,
+    AlreadyPrinted,
 }
 
 impl From<String> for Stop {

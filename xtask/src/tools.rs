@@ -18,7 +18,7 @@ pub(crate) struct Tool {
 
 impl Tool {
     /// Returns the path of the program, and installs it if needed. The error explains why it is not available here.
-    pub(crate) fn have(&self, project: &Project) -> Result<PathBuf, String> {
+    pub(crate) fn find_or_install(&self, project: &Project) -> Result<PathBuf, String> {
         let Self { name, version } = self;
         // The path is the same for every checkout. Cargo derives the crate names of the workspace from the path of cargo-auditable, so
         // another path would change the released program.

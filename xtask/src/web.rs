@@ -19,7 +19,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
 
 /// Draws docs/screens/page.png from a recording, and writes its layout, which the stage `page` compares.
 fn picture(project: &Project) -> Result<(), String> {
-    project::run(Browser::have(project)?.command(project, &project.debug_program()?).arg("--picture"))
+    project::run(Browser::find_or_install(project)?.command(project, &project.debug_program()?).arg("--picture"))
 }
 
 /// Checks the types and builds the page, or compares it with the committed files.
@@ -39,7 +39,7 @@ pub(crate) struct Browser {
 
 impl Browser {
     /// Returns the tools. The error explains what is not available here.
-    pub(crate) fn have(project: &Project) -> Result<Self, String> {
+    pub(crate) fn find_or_install(project: &Project) -> Result<Self, String> {
         let folder = packages(project)?;
         tools::installed(project, "chromium", "chromium")?;
         let fonts = tools::debian(project, "fonts-dejavu-core")?.join("usr/share/fonts/truetype/dejavu");

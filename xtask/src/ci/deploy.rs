@@ -34,7 +34,7 @@ try {
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
     let project = gate.project;
-    let validators = Validators::have(project).map_err(untested("NO MANIFEST WAS CHECKED, NO IMAGE BUILT"))?;
+    let validators = Validators::find_or_install(project).map_err(untested("NO MANIFEST WAS CHECKED, NO IMAGE BUILT"))?;
     manifests(project, &validators)?;
     Ok(image(project)?)
 }
@@ -47,7 +47,7 @@ struct Validators {
 
 impl Validators {
     /// Also installs the other programs of this stage.
-    fn have(project: &Project) -> Result<Self, String> {
+    fn find_or_install(project: &Project) -> Result<Self, String> {
         let folder = project.target()?.join("tools");
         let (environment, packages) = (folder.join("kubernetes-validate"), folder.join("prometheus-operator"));
         tools::python(project, &environment, &[VALIDATE])?;
@@ -63,18 +63,18 @@ impl Validators {
     }
 
     fn accept(&self, project: &Project, manifest: &Path) -> Result<(bool, String), String> {
-        let said = |command: &mut std::process::Command| {
+        let run = |command: &mut std::process::Command| {
             let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
             let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
             Ok::<_, String>((output.status.success(), text))
         };
         let (is_kubernetes, first) =
-            said(project.command(self.environment.join("bin/kubernetes-validate"), &["--strict", "--no-warn"]).arg(manifest))?;
+            run(project.command(self.environment.join("bin/kubernetes-validate"), &["--strict", "--no-warn"]).arg(manifest))?;
         let list = manifest.with_extension("json");
         let text = output(project.command(self.environment.join("bin/python"), &["-c", TO_JSON]).arg(manifest))?;
         files::write(&list, text)?;
         let mut node = project.command("node", &["--input-type=module", "--eval", CHECK_MONITORS]);
-        let (is_operator, second) = said(node.arg(&list).current_dir(&self.packages))?;
+        let (is_operator, second) = run(node.arg(&list).current_dir(&self.packages))?;
         Ok((is_kubernetes && is_operator, format!("{first}PodMonitor: {second}")))
     }
 }
@@ -91,9 +91,9 @@ fn manifests(project: &Project, validators: &Validators) -> Result<(), String> {
         ("with a wrong port of the PodMonitor", "- port: metrics", "- port: 5"),
     ] {
         files::write(&file, text.replace(from, to))?;
-        let (is_accepted, said) = validators.accept(project, &file)?;
+        let (is_accepted, findings) = validators.accept(project, &file)?;
         if is_accepted != from.is_empty() || (!from.is_empty() && !text.contains(from)) {
-            return Err(format!("{MANIFEST} {what}: accepted: {is_accepted}: {said}"));
+            return Err(format!("{MANIFEST} {what}: accepted: {is_accepted}: {findings}"));
         }
         println!("{MANIFEST} {what}: {}", if is_accepted { "accepted" } else { "refused" });
     }

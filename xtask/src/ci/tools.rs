@@ -114,7 +114,7 @@ impl Need {
                 environment.join("bin").join(package)
             }
             Value::Alertmanager => alertmanager(project)?,
-            Value::FontsOfBrowser => Browser::have(project)?.fonts,
+            Value::FontsOfBrowser => Browser::find_or_install(project)?.fonts,
             Value::Text(text) => PathBuf::from(text),
         };
         Ok(Some((variable, path.to_string_lossy().into_owned())))

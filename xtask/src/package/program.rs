@@ -22,7 +22,7 @@ pub(crate) fn build(project: &Project) -> Result<PathBuf, String> {
     project::run(&mut project.command("rustup", &["--quiet", "target", "add", TARGET]))?;
     // Compiles the C code of dependencies (TLS, compression).
     tools::installed(project, "musl-gcc", "musl-tools")?;
-    let mut command = project.command(AUDITABLE.have(project)?, &["auditable", "build", "--quiet", "--release", "--locked"]);
+    let mut command = project.command(AUDITABLE.find_or_install(project)?, &["auditable", "build", "--quiet", "--release", "--locked"]);
     command.args(["--target", TARGET, "--package", "ttmon", "--no-default-features", "--features", "tls"]);
     // The allocator's C code contains the build time, unless this variable is set.
     command.env("RUSTFLAGS", format!("{} {PACKED}", project.remap())).env("SOURCE_DATE_EPOCH", "0");
