@@ -6,22 +6,22 @@ use libfuzzer_sys::fuzz_target;
 use ttmon_allocation_server::protocol::{Framing, Malformed, Request, Size, Step, Wait};
 
 fuzz_target!(|input: &[u8]| {
-    let (whole, bytes) = (hear(input, usize::MAX, false), hear(input, 1, false));
+    let (whole, bytes) = (decode(input, usize::MAX, false), decode(input, 1, false));
     assert_eq!((&whole.requests, whole.malformed), (&bytes.requests, bytes.malformed), "cutting a stream changes nothing");
     // With all the waiting, a question may be answered in too short a size, but never is anything made up.
-    let patient = hear(input, 24, true);
+    let patient = decode(input, 24, true);
     assert!(patient.requests.len() <= input.len() / 72);
 });
 
 #[derive(Default)]
-struct Heard {
+struct Decoded {
     requests: Vec<Request>,
     malformed: Option<Malformed>,
 }
 
-fn hear(input: &[u8], piece: usize, waits: bool) -> Heard {
+fn decode(input: &[u8], piece: usize, waits: bool) -> Decoded {
     let mut framing = Framing::new();
-    let mut heard = Heard::default();
+    let mut decoded = Decoded::default();
     let mut bytes: Vec<u8> = Vec::new();
     for piece in input.chunks(piece.min(input.len().max(1))) {
         bytes.extend_from_slice(piece);
@@ -34,7 +34,7 @@ fn hear(input: &[u8], piece: usize, waits: bool) -> Heard {
                     let again = request.encode(Size::B144);
                     assert_eq!(Request::decode(again.as_bytes().first_chunk().expect("40 bytes")), Ok(request));
                     assert!(size.has(request.kind));
-                    heard.requests.push(request);
+                    decoded.requests.push(request);
                     from += used;
                 }
                 Step::Wait { used, wait } => {
@@ -47,12 +47,12 @@ fn hear(input: &[u8], piece: usize, waits: bool) -> Heard {
                     break;
                 }
                 Step::Malformed(malformed) => {
-                    heard.malformed = Some(malformed);
-                    return heard;
+                    decoded.malformed = Some(malformed);
+                    return decoded;
                 }
             }
         }
         bytes.drain(..from);
     }
-    heard
+    decoded
 }

@@ -24,13 +24,13 @@ pub(crate) fn run(args: &AliasArgs) -> Result<String, Failure> {
     let program = env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find my own path: {error}; give --dir and run ttmon by its full path")))?;
     let directory = args.dir.as_deref().or(program.parent()).unwrap_or(Path::new(""));
-    let mut said = String::new();
+    let mut text = String::new();
     for name in NAMES {
         let link = directory.join(name.name);
         let verb = if args.remove { remove(&link, &program) } else { make(&link, &program, args.force) }?;
-        said.push_str(&format!("{verb} {}\n", link.display()));
+        text.push_str(&format!("{verb} {}\n", link.display()));
     }
-    Ok(said)
+    Ok(text)
 }
 
 fn make(link: &Path, program: &Path, force: bool) -> Result<&'static str, Failure> {

@@ -16,9 +16,9 @@ use crate::server::{SampleRequest, Snapshots};
 const NAMED_MAX: usize = 3;
 
 /// Prints the line and returns its exit code. Every failure, also a usage error, is "unknown".
-pub(crate) fn run(format: OutputFormat, asked: &Result<(Context, Request), Failure>) -> Result<(), Failure> {
+pub(crate) fn run(format: OutputFormat, request: &Result<(Context, Request), Failure>) -> Result<(), Failure> {
     let unknown = |failure: &Failure| (Verdict::Unknown, failure.message.clone(), Vec::new(), String::new());
-    let (verdict, message, findings, data) = match asked {
+    let (verdict, message, findings, data) = match request {
         Err(failure) => unknown(failure),
         Ok((context, request)) => match Snapshots::new(context, SampleRequest::snapshot(Sampling::Once, true)).next() {
             Err(failure) => unknown(&failure),

@@ -25,7 +25,7 @@ use ttmon_model::Snapshot;
 use ttmon_print::text;
 use ttmon_sim::Simulation;
 
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, print_error};
 use crate::invocation::{CliTarget, Context, DoctorArgs, OutputFormat};
 use crate::open::MachineConfig;
 use crate::output::Output;
@@ -54,7 +54,7 @@ pub(crate) fn run(context: &Context, format: OutputFormat, args: &DoctorArgs) ->
     let snapshot = machine.and_then(|mut machine| machine.sample());
     let snapshot = snapshot.map(|sample| Snapshot::derive(&sample, None));
     let mut facts = Facts::read(&root, snapshot, now());
-    if matches!(context.place, CliTarget::Real) {
+    if matches!(context.target, CliTarget::Real) {
         facts = facts.with_kernel(&root);
         facts.library = Some(library::find());
         facts.python = python();
@@ -81,7 +81,7 @@ fn bundle_tree(
     simulation: Option<&Simulation>,
     is_full: bool,
 ) -> Result<(Vec<Entry>, Option<Pseudonyms>), Failure> {
-    let directory = match (&context.place, simulation) {
+    let directory = match (&context.target, simulation) {
         (CliTarget::Below(directory), _) => std::path::absolute(directory).unwrap_or_else(|_| directory.clone()),
         (_, Some(simulation)) => simulation.root().to_owned(),
         (_, None) => PathBuf::from("/"),
@@ -137,8 +137,8 @@ fn service(context: &Context) -> Service {
 
 fn python() -> Option<Python> {
     // Python first searches modules in the current directory, where another user may have put some.
-    let said = output(Command::new("python3").args(["-c", ASK_PYTHON]).current_dir("/"))?;
-    let mut lines = said.lines().map(str::to_owned);
+    let text = output(Command::new("python3").args(["-c", ASK_PYTHON]).current_dir("/"))?;
+    let mut lines = text.lines().map(str::to_owned);
     Some(Python { version: lines.next()?, ttnn: lines.next() })
 }
 
@@ -147,10 +147,10 @@ fn output(command: &mut Command) -> Option<String> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let stdout = child.stdout.take()?;
     let reader = thread::spawn(move || {
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         // The output before an error is used.
-        let _ = stdout.take(CHILD_BYTES_MAX).read_to_end(&mut said);
-        String::from_utf8_lossy(&said).into_owned()
+        let _ = stdout.take(CHILD_BYTES_MAX).read_to_end(&mut output);
+        String::from_utf8_lossy(&output).into_owned()
     });
     let started = Instant::now();
     while child.try_wait().ok()?.is_none() {
@@ -191,7 +191,7 @@ fn pack(file: &Path, tree: Vec<Entry>, facts: &Facts, report: &str, pseudonyms: 
     let texts = entries.iter().filter(|entry| entry.path.components().count() == 1);
     let texts: Vec<String> = texts.map(|entry| entry.path.display().to_string()).collect();
     let hidden = if pseudonyms.is_some() { "host name and serial numbers replaced; " } else { "" };
-    complain(&format!(
+    print_error(&format!(
         "wrote {}: {}, and {} files of the driver below root/ (see them with: ttmon --root ttmon-bundle/root); \
          {hidden}no user names, command lines or environment",
         file.display(),

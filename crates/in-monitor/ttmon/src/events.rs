@@ -17,7 +17,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Snapshot};
 use ttmon_print::Style;
 
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, print_error};
 use crate::invocation::{Context, EventsArgs, OutputFormat};
 use crate::mem::{no_memory_of, nothing_found};
 use crate::open::{OpenMachine, choose};
@@ -75,7 +75,7 @@ fn ask(context: &Context, args: &EventsArgs, service: &Service, page: &mut Page<
         return Err(ServiceError::Without(why));
     };
     if io::stderr().is_terminal() {
-        complain(&format!("from the service at {}", service.address()));
+        print_error(&format!("from the service at {}", service.address()));
     }
     print_events(&mut events, page, args.follow)
 }
@@ -114,8 +114,8 @@ fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Resul
     let mut recorder = Recorder::default();
     loop {
         let snapshot = opened.snapshot()?;
-        let news = opened.with_scene(&snapshot, args.pid, |scene, meant| (recorder.read_new(scene), meant.to_vec()));
-        let Some((news, meant)) = news else { return Err(Failure::new("no machine was opened")) };
+        let news = opened.with_scene(&snapshot, args.pid, |scene, selected| (recorder.read_new(scene), selected.to_vec()));
+        let Some((news, selected)) = news else { return Err(Failure::new("no machine was opened")) };
         // A running process may start to track its memory later.
         let may_begin = args.follow && args.pid.is_none_or(|pid| opened.has_process(pid));
         if recorder.is_empty() && !may_begin {
@@ -124,9 +124,9 @@ fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Resul
                 None => nothing_found(snapshot),
             };
             let failure = opened.with_scene(&snapshot, args.pid, |scene, _| why(scene.pid, scene.snapshot));
-            return failure.filter(|_| !page.has_told).map_or(Ok(()), Err);
+            return failure.filter(|_| !page.has_announced).map_or(Ok(()), Err);
         }
-        for event in news.events(&meant) {
+        for event in news.events(&selected) {
             if !page.has(&event) {
                 page.add(&event)?;
             }
@@ -148,7 +148,7 @@ struct Page<'a> {
     /// Number of the last event of each process that came from a service. If the service stops, the remaining events are read from the
     /// ledgers.
     by_service: HashMap<u32, u64>,
-    has_told: bool,
+    has_announced: bool,
     /// The requested process has exited. Later, another process may have its pid.
     has_ended: bool,
     /// How many of the first lines to print: only the last ones are kept. `None` after they are printed.
@@ -163,7 +163,7 @@ impl<'a> Page<'a> {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
         let zone = if format == OutputFormat::Json { TimeZone::UTC } else { TimeZone::system() };
         let (text, by_service, kept) = (String::new(), HashMap::new(), VecDeque::new());
-        Self { format, args, style, text, by_service, has_told: false, has_ended: false, last: args.lines, kept, zone }
+        Self { format, args, style, text, by_service, has_announced: false, has_ended: false, last: args.lines, kept, zone }
     }
 
     /// Records that a service sent this event.
@@ -185,7 +185,7 @@ impl<'a> Page<'a> {
             // Later events of this pid belong to another recorder.
             self.by_service.remove(&event.pid);
         }
-        self.has_told = true;
+        self.has_announced = true;
         self.has_ended |= event.op == Op::Exit && Some(event.pid) == self.args.pid;
         if matches!((self.args.since, event.time), (Some(since), Some(time)) if time < since) {
             return Ok(());

@@ -13,7 +13,7 @@ use ttmon_json::recording::{Error, Reader};
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::UnixTime;
 
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, print_error};
 use crate::invocation::{Context, ExportFormat, ExportInput, ExportRequest};
 use crate::mem::no_memory_of;
 use crate::open::OpenMachine;
@@ -29,7 +29,7 @@ pub(crate) fn run(request: &ExportRequest) -> Result<(), Failure> {
         ExportInput::Process(context, pid) => {
             add_process(&mut trace, context, *pid)?;
             if let Some(since) = trace.complete_since() {
-                complain(&format!(
+                print_error(&format!(
                     "{} events before {} are missing: only the last ones are kept; `ttmon run --snapshot` keeps all",
                     trace.lost(),
                     UnixTime(since).rfc3339()

@@ -39,7 +39,7 @@ impl Failure {
 
 /// Prints a message to stderr in one line, without control characters. A long message, which repeats text of a file, is cut in the middle.
 /// Errors of stderr are ignored.
-pub(crate) fn complain(message: &str) {
+pub(crate) fn print_error(message: &str) {
     let message = text::cut(&text::clean(message, false), MESSAGE_COLUMNS_MAX, Cut::Middle, "…");
     let _ = writeln!(io::stderr(), "ttmon: {message}");
 }

@@ -10,7 +10,7 @@ use ttmon_json::{Layout, to_string};
 use ttmon_model::units::size;
 use ttmon_print::text;
 
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, print_error};
 use crate::invocation::{FindHosts, FleetRequest, OutputFormat, StoreArgs};
 use crate::output::Output;
 use crate::server::services_of;
@@ -53,7 +53,7 @@ fn find(fleet: &FleetRequest, store: Option<&Store>, request: &FindRequest) -> R
         Some(Err(why)) if fleet.places.is_empty() => return Err(Failure::new(why)),
         failed => {
             if let Some(Err(why)) = failed {
-                complain(&format!("{why}; asking the hosts of --connect"));
+                print_error(&format!("{why}; asking the hosts of --connect"));
             }
             (None, found_by_asking(request, fleet)?)
         }
@@ -72,7 +72,7 @@ fn find(fleet: &FleetRequest, store: Option<&Store>, request: &FindRequest) -> R
     match found.is_empty() {
         true => Err(Failure::new(format!("no host has {} idle chips that fit", request.chips))),
         false if is_terminal => {
-            complain("nothing is reserved: another job may take these chips");
+            print_error("nothing is reserved: another job may take these chips");
             Ok(())
         }
         false => Ok(()),
@@ -85,7 +85,7 @@ fn found_by_asking(request: &FindRequest, fleet: &FleetRequest) -> Result<Vec<Ma
     for service in services_of(&fleet.places, fleet.token_file.as_deref(), fleet.ca.as_deref())? {
         match service.aged_document("/api/v1/snapshot", HOST_TIMEOUT) {
             Ok((snapshot, _)) => found.extend(request.found_on(&snapshot.host, &snapshot.devices)),
-            Err(error) => complain(&format!("the service at {} {error}", service.address())),
+            Err(error) => print_error(&format!("the service at {} {error}", service.address())),
         }
     }
     found.sort_by(|one, other| other.chips.cmp(&one.chips).then_with(|| one.host.cmp(&other.host)));
@@ -100,7 +100,7 @@ fn cleaned(name: &str) -> String {
 fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result<(), Failure> {
     let mut overview = store.map(Store::overview).unwrap_or_default();
     if let (Some(url), Some(error)) = (&overview.store.url, &overview.store.error) {
-        complain(&format!("the store at {url} {error}; showing the hosts of --connect"));
+        print_error(&format!("the store at {url} {error}; showing the hosts of --connect"));
     }
     for service in services_of(&fleet.places, fleet.token_file.as_deref(), fleet.ca.as_deref())? {
         match service.aged_document("/api/v1/snapshot", HOST_TIMEOUT) {
@@ -110,7 +110,7 @@ fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result
             Err(error) => overview.problems.push(format!("the service at {} {error}", service.address())),
         }
     }
-    overview.problems.iter().for_each(|problem| complain(problem));
+    overview.problems.iter().for_each(|problem| print_error(problem));
     let text = if fleet.format == OutputFormat::Json {
         to_string(&overview.document(VERSION, &now().rfc3339(), limit), Layout::Pretty) + "\n"
     } else {

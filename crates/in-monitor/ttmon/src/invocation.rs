@@ -50,7 +50,7 @@ pub(crate) enum CliTarget {
 /// Which machine a command reads, and how.
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub(crate) place: CliTarget,
+    pub(crate) target: CliTarget,
     pub(crate) selection: Selection,
     pub(crate) read_timeout: Duration,
     pub(crate) cluster: Option<PathBuf>,
@@ -132,7 +132,7 @@ impl Context {
             Some(_) => return Err(Failure::usage("--read-timeout takes 1 to 60000 milliseconds")),
         };
         Ok(Self {
-            place: place(common)?,
+            target: target(common)?,
             selection,
             read_timeout,
             cluster: common.cluster.clone(),
@@ -148,7 +148,7 @@ impl Context {
 }
 
 /// Returns the machine that the flags select, or else the environment. Each of `--root` and `--sim` overrides both variables.
-fn place(common: &GlobalArgs) -> Result<CliTarget, Failure> {
+fn target(common: &GlobalArgs) -> Result<CliTarget, Failure> {
     if common.root.is_some() && common.sim.is_some() {
         return Err(Failure::usage("--root and --sim both name a machine; give one of them"));
     }

@@ -1,6 +1,6 @@
 //! `ttmon`: parses the command line, runs the command, prints its error, and chooses the exit code.
 
-#![warn(clippy::print_stderr, reason = "eprintln panics without a stderr: use failure::complain")]
+#![warn(clippy::print_stderr, reason = "eprintln panics without a stderr: use failure::print_error")]
 
 mod alerts;
 mod alias;
@@ -40,7 +40,7 @@ mod watch;
 use std::process::ExitCode;
 
 use cli::{AlertsCommand, Cli, Command, values};
-use failure::{Failure, complain};
+use failure::{Failure, print_error};
 use invocation::{Context, OutputFormat};
 use names::Name;
 use output::Output;
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         Err(error) if error.use_stderr() => {
             let command = cli::command_among(&words);
             if let Some(answer) = names::of_another_tool(&error, &words, command.as_deref()) {
-                complain(&answer);
+                print_error(&answer);
                 return ExitCode::from(cli::usage_code(&words));
             }
             let text = error.to_string();
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
                 (None, None) => "ttmon --help".to_owned(),
             };
             let message = message.trim().trim_start_matches("error: ").trim_end_matches(';');
-            complain(&if values::is_whole_message(&error) { message.to_owned() } else { format!("{message}; see {help}") });
+            print_error(&if values::is_whole_message(&error) { message.to_owned() } else { format!("{message}; see {help}") });
             return ExitCode::from(cli::usage_code(&words));
         }
         Err(answer) => {
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
-                complain(&failure.message);
+                print_error(&failure.message);
             }
             ExitCode::from(failure.code)
         }

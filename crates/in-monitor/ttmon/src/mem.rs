@@ -81,11 +81,11 @@ impl<'a> MemorySource<'a> {
     fn new(context: &'a Context, request: &'a MemoryRequest) -> Self {
         let sampling = if request.watch.is_some() { Sampling::Repeated } else { Sampling::Once };
         let scope = request.pid.map_or(LedgerScope::Everybody, LedgerScope::Process);
-        let asked = SampleRequest { sampling, processes: true, detail: detail(&request.output), scope, path: path(request) };
+        let sample = SampleRequest { sampling, processes: true, detail: detail(&request.output), scope, path: path(request) };
         let snapshots = match (request.watch, &request.output) {
-            (None, _) => Snapshots::new(context, asked),
-            (Some(_), MemoryOutput::Files(_)) => Snapshots::read_here(context, asked),
-            (Some(interval), _) => Snapshots::repeated(context, asked, interval),
+            (None, _) => Snapshots::new(context, sample),
+            (Some(_), MemoryOutput::Files(_)) => Snapshots::read_here(context, sample),
+            (Some(interval), _) => Snapshots::repeated(context, sample, interval),
         };
         Self { context, request, snapshots }
     }
@@ -288,7 +288,7 @@ fn render_changes(
         .flatten()
         .filter(|earlier| only.is_none_or(|pid| earlier.pid == pid))
         .filter(|earlier| context.selection.is_empty() || earlier.devices.iter().any(|device| is_meant(*device)));
-    let is_there = |pid: u32| matches!(context.place, CliTarget::Real) && Root::real().proc.join(pid.to_string()).exists();
+    let is_there = |pid: u32| matches!(context.target, CliTarget::Real) && Root::real().proc.join(pid.to_string()).exists();
     let changes = diff::compare(listing, earlier, snapshot, is_there);
     let style = style(snapshot, terminal);
     ttmon_print::changes(snapshot, &changes, &style, out)?;

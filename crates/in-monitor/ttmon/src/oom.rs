@@ -103,15 +103,15 @@ fn events(context: &Context, pid: Option<u32>) -> Result<Vec<BufferEvent>, Failu
     let mut opened = OpenMachine::with_ledgers(context, Sampling::Once, true, LedgerDetail::Totals, scope)?;
     let snapshot = opened.snapshot()?;
     let mut recorder = Recorder::default();
-    let news = opened.with_scene(&snapshot, pid, |scene, meant| (recorder.read_new(scene), meant.to_vec()));
-    let Some((news, meant)) = news else { return Err(Failure::new("no machine was opened")) };
+    let news = opened.with_scene(&snapshot, pid, |scene, selected| (recorder.read_new(scene), selected.to_vec()));
+    let Some((news, selected)) = news else { return Err(Failure::new("no machine was opened")) };
     if recorder.is_empty() {
         return Err(match pid {
             Some(pid) => no_memory_of(&snapshot, pid, opened.has_process(pid)),
             None => nothing_found(&snapshot),
         });
     }
-    Ok(news.events(&meant).collect())
+    Ok(news.events(&selected).collect())
 }
 
 /// Requests events from a service. Returns `None` if the service does not have the process.

@@ -14,7 +14,7 @@ use ttmon_sim::{Simulation, StartError};
 
 use crate::failure::Failure;
 use crate::invocation::{CliTarget, Context};
-use crate::serve::served;
+use crate::serve::state_directories;
 use crate::top::config_directory;
 
 /// The executable that is started to read chips with `--deep`: ttmon itself.
@@ -37,17 +37,17 @@ impl MachineConfig {
         scope: LedgerScope,
     ) -> Result<Self, Failure> {
         let cluster = context.cluster.as_deref().map(cluster).transpose()?;
-        let simulation = match &context.place {
+        let simulation = match &context.target {
             CliTarget::Simulated(spec, seed) => Some(Simulation::start(spec, *seed).map_err(|error| match error {
                 StartError::Spec(error) => Failure::usage(format!("--sim: {error}")),
                 error => Failure::new(error),
             })?),
             CliTarget::Real | CliTarget::Below(_) => None,
         };
-        let root = match (&context.place, &simulation) {
+        let root = match (&context.target, &simulation) {
             (CliTarget::Below(directory), _) => Root::at(directory),
             (_, Some(simulation)) => Root::simulated(simulation.root()),
-            (_, None) => Root::real().with_served(served()).with_saved_cluster(config_directory()),
+            (_, None) => Root::real().with_served(state_directories()).with_saved_cluster(config_directory()),
         };
         let origin = if simulation.is_some() { Origin::Sim } else { Origin::Local };
         let read_timeout = context.read_timeout;
@@ -122,8 +122,8 @@ impl OpenMachine {
         }
         // An event names all devices of its allocator, so this snapshot must have all devices.
         let whole = Snapshot::derive(sample, None);
-        let meant: Vec<DeviceId> = snapshot.devices.iter().map(|device| device.id).collect();
-        Some(read(&Scene { sample, snapshot: &whole, present, departed, pid, most: usize::MAX }, &meant))
+        let selected: Vec<DeviceId> = snapshot.devices.iter().map(|device| device.id).collect();
+        Some(read(&Scene { sample, snapshot: &whole, present, departed, pid, most: usize::MAX }, &selected))
     }
 
     pub(crate) fn has_process(&self, pid: u32) -> bool {

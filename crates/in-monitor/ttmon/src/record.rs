@@ -16,7 +16,7 @@ use ttmon_json::recording::Writer;
 use ttmon_model::Snapshot;
 use ttmon_os::Existing;
 
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, print_error};
 use crate::invocation::{Context, RecordArgs};
 use crate::open::OpenMachine;
 use crate::show::VERSION;
@@ -45,7 +45,7 @@ pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
     })?;
     let mut writer = Writer::new(BufWriter::new(file), VERSION, snapshot.time).map_err(failed)?;
     if io::stderr().is_terminal() {
-        complain(&format!("recording to {}; Ctrl-C ends it", path.display()));
+        print_error(&format!("recording to {}; Ctrl-C ends it", path.display()));
     }
     let stop = listen()?;
     let started = Instant::now();

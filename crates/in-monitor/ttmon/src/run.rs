@@ -35,7 +35,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_os::Existing;
 use ttmon_print::Style;
 
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, print_error};
 use crate::invocation::{Context, ExportFormat, RunArgs};
 use crate::open::OpenMachine;
 use crate::output::Output;
@@ -87,7 +87,7 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<(), Failure> {
         Err(error) => return Err(not_started(program, path.as_deref(), &error)),
     };
     collector.make_room();
-    let end = accompany(&child, &signals, &mut collector)?;
+    let end = wait_for_child(&child, &signals, &mut collector)?;
     let span = (began, now().0);
     let Collected { summaries, unread, has_foreign, trace } = collector.finish();
     // The command has ended. Writing the results may block on a pipe or a slow disk, so signals may end ttmon again.
@@ -159,7 +159,7 @@ fn not_started(program: &OsString, path: Option<&OsStr>, error: &io::Error) -> F
 }
 
 /// Waits for the command to end, and receives ledgers meanwhile.
-fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Result<CommandEnd, Failure> {
+fn wait_for_child(child: &Child, signals: &Signals, collector: &mut Collector) -> Result<CommandEnd, Failure> {
     // True if all processes with an open ledger are still running, so that no ledger can be closed.
     let mut is_stuck = false;
     let mut followed = Instant::now();
@@ -180,7 +180,7 @@ fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Res
             Ok(0) => {
                 drop(wanted);
                 if is_quiet_first {
-                    is_stuck = !collector.let_one_go();
+                    is_stuck = !collector.close_one();
                 }
                 continue;
             }
@@ -191,7 +191,7 @@ fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Res
         drop(wanted);
         collector.take();
         collector.follow_trace();
-        match child.attend(signals) {
+        match child.handle_signals(signals) {
             Ok(None) => {}
             Ok(Some(end)) => return Ok(end),
             Err(error) => return Err(Failure::new(format!("lost sight of the command: {error}; how it ended is not known"))),
@@ -224,7 +224,7 @@ fn report_run(
     let not_held = checks.failures(run);
     let allowed = checks.not_judged(run).filter(|_| checks.allow_untracked);
     for line in allowed.iter().chain(&not_held) {
-        complain(line);
+        print_error(line);
     }
     match run.end {
         CommandEnd::Signal(signal) => child::die_of(signal),
@@ -245,11 +245,11 @@ fn write_snapshot(trace: io::Result<Trace>, path: &Path, is_quiet: bool) -> bool
     match written {
         Ok(None) => {}
         Ok(Some(since)) if !is_quiet => {
-            complain(&format!("--snapshot: events before {} are missing", UnixTime(since).rfc3339()));
+            print_error(&format!("--snapshot: events before {} are missing", UnixTime(since).rfc3339()));
         }
         Ok(Some(_)) => {}
         Err(error) => {
-            complain(&format!("--snapshot: cannot write {}: {error}; there is no snapshot", path.display()));
+            print_error(&format!("--snapshot: cannot write {}: {error}; there is no snapshot", path.display()));
             return false;
         }
     }
@@ -265,8 +265,8 @@ fn write_report(output: &Output, run: &RunSummary) -> bool {
     let instead = env::temp_dir().join(format!("ttmon-report-{}.json", std::process::id()));
     let saved = ttmon_os::create(&instead, Existing::Keep).and_then(|mut file| file.write_all(text.as_bytes()));
     match &saved {
-        Ok(()) => complain(&format!("--report: {}; the report is in {}", failure.message, instead.display())),
-        Err(error) => complain(&format!("--report: {}; nor can {}: {error}; it is lost", failure.message, instead.display())),
+        Ok(()) => print_error(&format!("--report: {}; the report is in {}", failure.message, instead.display())),
+        Err(error) => print_error(&format!("--report: {}; nor can {}: {error}; it is lost", failure.message, instead.display())),
     }
     saved.is_ok()
 }

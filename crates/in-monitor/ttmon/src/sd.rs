@@ -8,7 +8,7 @@ use ttmon_hosts::fleet::sd_document;
 use ttmon_json::{Layout, to_string};
 use ttmon_serve::{TextAnswer, serve_texts};
 
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, print_error};
 use crate::invocation::{SdArgs, SdFrom};
 use crate::output::Output;
 
@@ -23,13 +23,13 @@ pub(crate) fn run(args: &SdArgs) -> Result<(), Failure> {
     // If the list cannot be read, the last good list is served, so that Prometheus does not drop all targets.
     let last = Mutex::new(list(args)?);
     let args = args.clone();
-    complain(&format!("serving the list of hosts at http://{at}/sd"));
+    print_error(&format!("serving the list of hosts at http://{at}/sd"));
     let answer = move |path: &str| match path {
         "/sd" => {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             match list(&args) {
                 Ok(fresh) => *last = fresh,
-                Err(failure) => complain(&format!("{}; the list stays as it was", failure.message)),
+                Err(failure) => print_error(&format!("{}; the list stays as it was", failure.message)),
             }
             Some(TextAnswer { content_type: "application/json", body: last.clone().into_bytes() })
         }

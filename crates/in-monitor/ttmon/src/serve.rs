@@ -5,7 +5,7 @@
 mod banner;
 mod host;
 mod intake;
-mod places;
+mod paths;
 mod secret;
 mod systemd;
 
@@ -21,12 +21,12 @@ use ttmon_collect::LedgerScope;
 use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::reads::Sampling;
 
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, print_error};
 use crate::invocation::{Context, ServeArgs};
 use crate::open::MachineConfig;
 
 pub(crate) use host::token;
-pub(crate) use places::{api_places, served, state as state_directory};
+pub(crate) use paths::{api_sockets, state as state_directory, state_directories};
 pub(crate) use secret::print as print_token;
 
 /// Runs the service until a signal stops it.
@@ -44,7 +44,7 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     let intake = machine.map(|machine| intake::start(context, args, &placed, machine, opened, stopper())).transpose()?;
     let host = host.start(intake.as_ref().map(intake::Running::handle), [stopper(), stopper(), stopper()])?;
     if !args.quiet {
-        complain(&announcement);
+        print_error(&announcement);
     }
     systemd::notify("READY=1");
     for _ in signals.forever().take_while(|signal| *signal == SIGUSR1) {

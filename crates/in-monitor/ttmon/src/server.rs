@@ -12,10 +12,10 @@ use ttmon_collect::reads::Sampling;
 use ttmon_hosts::{Events, RequestError, Roots, Service, ServiceAddress};
 use ttmon_model::{DeviceId, Snapshot};
 
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, print_error};
 use crate::invocation::{CliTarget, Context, variable};
 use crate::open::{OpenMachine, choose};
-use crate::serve::{api_places, token};
+use crate::serve::{api_sockets, token};
 
 /// Longest wait for an answer. A working service answers within milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
@@ -48,7 +48,7 @@ impl SampleRequest {
 /// Source of snapshots: a service while it answers, otherwise the machine itself, which is opened when it is first needed.
 pub(crate) struct Snapshots<'a> {
     context: &'a Context,
-    asked: SampleRequest,
+    request: SampleRequest,
     /// Services that did not fail yet, the preferred one first.
     servers: Vec<Service>,
     opened: Option<OpenMachine>,
@@ -56,18 +56,18 @@ pub(crate) struct Snapshots<'a> {
 
 impl<'a> Snapshots<'a> {
     /// Creates a source with the services of this machine. Opens nothing yet.
-    pub(crate) fn new(context: &'a Context, asked: SampleRequest) -> Self {
-        Self { context, asked, servers: services(context), opened: None }
+    pub(crate) fn new(context: &'a Context, request: SampleRequest) -> Self {
+        Self { context, request, servers: services(context), opened: None }
     }
 
     /// Creates a source for repeated snapshots. A service samples once per second, so faster refreshes read the machine here.
-    pub(crate) fn repeated(context: &'a Context, asked: SampleRequest, interval: Duration) -> Self {
-        if interval < INTERVAL_MIN { Self::read_here(context, asked) } else { Self::new(context, asked) }
+    pub(crate) fn repeated(context: &'a Context, request: SampleRequest, interval: Duration) -> Self {
+        if interval < INTERVAL_MIN { Self::read_here(context, request) } else { Self::new(context, request) }
     }
 
     /// Creates a source that reads the machine without a service.
-    pub(crate) fn read_here(context: &'a Context, asked: SampleRequest) -> Self {
-        Self { context, asked, servers: Vec::new(), opened: None }
+    pub(crate) fn read_here(context: &'a Context, request: SampleRequest) -> Self {
+        Self { context, request, servers: Vec::new(), opened: None }
     }
 
     pub(crate) fn next(&mut self) -> Result<Snapshot, Failure> {
@@ -79,7 +79,7 @@ impl<'a> Snapshots<'a> {
         while let Some(service) = self.servers.first() {
             match self.ask(service) {
                 Ok(mut snapshot) => {
-                    if !self.asked.processes {
+                    if !self.request.processes {
                         snapshot.processes.clear();
                     }
                     return Ok(snapshot);
@@ -98,7 +98,7 @@ impl<'a> Snapshots<'a> {
         match &mut self.opened {
             Some(opened) => Ok(opened),
             none => {
-                let SampleRequest { sampling, processes, detail, scope, .. } = self.asked;
+                let SampleRequest { sampling, processes, detail, scope, .. } = self.request;
                 Ok(none.insert(OpenMachine::with_ledgers(self.context, sampling, processes, detail, scope)?))
             }
         }
@@ -106,18 +106,18 @@ impl<'a> Snapshots<'a> {
 
     fn ask(&self, service: &Service) -> Result<Snapshot, String> {
         let reason = |error: RequestError| error.to_string();
-        let timeout = timeout(service, &self.asked.path).map_err(reason)?;
-        let (mut snapshot, age) = service.aged_document(&self.asked.path, timeout).map_err(reason)?;
+        let timeout = timeout(service, &self.request.path).map_err(reason)?;
+        let (mut snapshot, age) = service.aged_document(&self.request.path, timeout).map_err(reason)?;
         ttmon_collect::resolve_snapshot(&mut snapshot);
         // The processes may be from an older scan.
-        let age = age + if self.asked.processes { snapshot.scan_age } else { Duration::ZERO };
+        let age = age + if self.request.processes { snapshot.scan_age } else { Duration::ZERO };
         if age >= AGE_MAX {
             return Err(format!("last looked {} s ago", age.as_secs()));
         }
         if self.context.deep && !snapshot.is_deep() {
             return Err("does not read the chips themselves (serve --deep)".to_owned());
         }
-        match self.asked.scope {
+        match self.request.scope {
             // The process may be new, so the machine is read here.
             LedgerScope::Process(pid) if !snapshot.processes.iter().any(|process| process.key.pid == pid) => {
                 Err(format!("does not know process {pid}"))
@@ -182,7 +182,7 @@ pub(crate) fn snapshot(service: &Service) -> Result<Snapshot, RequestError> {
 /// Prints on a terminal that the service is not used, and why.
 pub(crate) fn report_fallback(service: &Service, why: &str) {
     if io::stderr().is_terminal() {
-        complain(&format!("the service at {} {why}; reading the machine here", service.address()));
+        print_error(&format!("the service at {} {why}; reading the machine here", service.address()));
     }
 }
 
@@ -198,12 +198,12 @@ pub(crate) fn services(context: &Context) -> Vec<Service> {
 
 /// Like [`services`], but with services that may start later.
 pub(crate) fn possible_services(context: &Context) -> Vec<Service> {
-    let may_ask = matches!(context.place, CliTarget::Real) && !context.no_server && context.cluster.is_none();
+    let may_ask = matches!(context.target, CliTarget::Real) && !context.no_server && context.cluster.is_none();
     if !may_ask {
         return Vec::new();
     }
     let here = |path| Service::new(ServiceAddress::Unix(path), None, None);
-    variable("TTMON_API").map_or_else(|| api_places().into_iter().map(here).collect(), |named| vec![service(&named)])
+    variable("TTMON_API").map_or_else(|| api_sockets().into_iter().map(here).collect(), |named| vec![service(&named)])
 }
 
 /// The services of `--connect`, each with the token, which is sent only over private connections.

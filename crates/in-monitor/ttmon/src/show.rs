@@ -13,7 +13,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::{CsvOptions, Style};
 
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, print_error};
 use crate::invocation::{CliTarget, Context, OutputFormat, Repeat, SnapshotFormat, SnapshotRequest};
 use crate::open::cluster;
 use crate::output::Output;
@@ -33,43 +33,46 @@ const DEEP_WINDOW: Duration = Duration::from_millis(500);
 /// Longest wait for an idle chip. The driver powers it down after 5 s, unless it is configured to wait longer.
 const DEEP_WAIT_MAX: Duration = Duration::from_secs(10);
 
-pub(crate) fn run(context: &Context, asked: &SnapshotRequest) -> Result<(), Failure> {
-    let sampling =
-        if asked.repeat == Repeat::Once && asked.samples == Samples::One && !context.deep { Sampling::Once } else { Sampling::Repeated };
-    let sample = SampleRequest::snapshot(sampling, asked.processes);
-    let mut snapshots = match asked.repeat {
+pub(crate) fn run(context: &Context, request: &SnapshotRequest) -> Result<(), Failure> {
+    let sampling = if request.repeat == Repeat::Once && request.samples == Samples::One && !context.deep {
+        Sampling::Once
+    } else {
+        Sampling::Repeated
+    };
+    let sample = SampleRequest::snapshot(sampling, request.processes);
+    let mut snapshots = match request.repeat {
         Repeat::Loop(interval) | Repeat::Watch(interval) => Snapshots::repeated(context, sample, interval),
         Repeat::Once => Snapshots::new(context, sample),
     };
     if matches!(
-        (&context.place, &asked.format),
+        (&context.target, &request.format),
         (CliTarget::Simulated(..), SnapshotFormat::Fields(..) | SnapshotFormat::Gpu(..) | SnapshotFormat::Apps(..))
     ) {
-        complain("these are figures of a simulated machine");
+        print_error("these are figures of a simulated machine");
     }
-    match asked.repeat {
+    match request.repeat {
         Repeat::Once => {
-            let snapshot = sampled(context, &mut snapshots, asked.samples)?;
-            asked.output.write(&render(context.terminal, asked, &snapshot, Turn::Only)?)
+            let snapshot = sampled(context, &mut snapshots, request.samples)?;
+            request.output.write(&render(context.terminal, request, &snapshot, Frame::Only)?)
         }
-        Repeat::Loop(interval) => run_loop(context, asked, &mut snapshots, interval),
+        Repeat::Loop(interval) => run_loop(context, request, &mut snapshots, interval),
         Repeat::Watch(interval) => {
             snapshots.open()?;
             Screen::enter()?.watch(interval, || {
                 let terminal = context.terminal.measured();
                 let snapshot = snapshots.next()?;
-                Ok((render(terminal, asked, &snapshot, Turn::InPlace)?, terminal))
+                Ok((render(terminal, request, &snapshot, Frame::InPlace)?, terminal))
             })
         }
     }
 }
 
-fn run_loop(context: &Context, asked: &SnapshotRequest, snapshots: &mut Snapshots<'_>, interval: Duration) -> Result<(), Failure> {
-    let mut turn = Turn::First;
+fn run_loop(context: &Context, request: &SnapshotRequest, snapshots: &mut Snapshots<'_>, interval: Duration) -> Result<(), Failure> {
+    let mut frame = Frame::First;
     watch::again(interval, || {
-        let snapshot = if turn == Turn::First { sampled(context, snapshots, asked.samples)? } else { snapshots.next()? };
-        asked.output.write(&render(context.terminal, asked, &snapshot, turn)?)?;
-        turn = Turn::Later;
+        let snapshot = if frame == Frame::First { sampled(context, snapshots, request.samples)? } else { snapshots.next()? };
+        request.output.write(&render(context.terminal, request, &snapshot, frame)?)?;
+        frame = Frame::Later;
         Ok(())
     })
 }
@@ -85,7 +88,7 @@ fn sampled(context: &Context, snapshots: &mut Snapshots<'_>, samples: Samples) -
         Samples::TwoSlow => HEARTBEAT_WINDOW,
     };
     if io::stderr().is_terminal() {
-        complain(&format!("taking a second sample after {} ms, for the rates", window.as_millis()));
+        print_error(&format!("taking a second sample after {} ms, for the rates", window.as_millis()));
     }
     thread::sleep(window);
     snapshots.next()
@@ -97,7 +100,7 @@ fn settled(mut snapshot: Snapshot, snapshots: &mut Snapshots<'_>) -> Result<Snap
     let mut is_told = !io::stderr().is_terminal();
     while snapshot.devices.iter().any(Device::is_deep_pending) && Instant::now() < until {
         if !is_told && snapshot.devices.iter().any(Device::waits_for_power_down) {
-            complain("waiting for the idle power-down of a chip, which opening it would prevent; this takes some seconds");
+            print_error("waiting for the idle power-down of a chip, which opening it would prevent; this takes some seconds");
             is_told = true;
         }
         thread::sleep(DEEP_WINDOW);
@@ -107,7 +110,7 @@ fn settled(mut snapshot: Snapshot, snapshots: &mut Snapshots<'_>) -> Result<Snap
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum Frame {
     Only,
     First,
     Later,
@@ -115,15 +118,15 @@ enum Turn {
     InPlace,
 }
 
-fn render(terminal: Terminal, asked: &SnapshotRequest, snapshot: &Snapshot, turn: Turn) -> Result<Vec<u8>, Failure> {
+fn render(terminal: Terminal, request: &SnapshotRequest, snapshot: &Snapshot, frame: Frame) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     // Created only if needed, because local time requires reading the time zone.
-    let rows = (turn == Turn::InPlace).then_some(terminal.rows);
-    let style = || Style { rows, ..style(terminal, snapshot.time, asked.processes) };
-    let once = |options: &CsvOptions| CsvOptions { header: options.header && turn != Turn::Later, ..*options };
-    match &asked.format {
+    let rows = (frame == Frame::InPlace).then_some(terminal.rows);
+    let style = || Style { rows, ..style(terminal, snapshot.time, request.processes) };
+    let once = |options: &CsvOptions| CsvOptions { header: options.header && frame != Frame::Later, ..*options };
+    match &request.format {
         SnapshotFormat::Table => {
-            if turn == Turn::Later {
+            if frame == Frame::Later {
                 text.push(b'\n');
             }
             ttmon_print::snapshot(snapshot, &style(), &mut text)?;
@@ -131,7 +134,7 @@ fn render(terminal: Terminal, asked: &SnapshotRequest, snapshot: &Snapshot, turn
         SnapshotFormat::List => ttmon_print::list(snapshot, &style(), &mut text)?,
         SnapshotFormat::Query(sections) => ttmon_print::query(snapshot, sections, &style(), &mut text)?,
         SnapshotFormat::Json => {
-            let layout = if turn == Turn::Only { Layout::Pretty } else { Layout::Line };
+            let layout = if frame == Frame::Only { Layout::Pretty } else { Layout::Line };
             // Do not copy the document into `text`: the document of a large machine would be in memory twice.
             text = ttmon_json::to_string(&SnapshotJson { snapshot, version: VERSION }, layout).into_bytes();
             text.push(b'\n');

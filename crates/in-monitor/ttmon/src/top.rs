@@ -27,7 +27,7 @@ pub(crate) fn run(context: &Context, source: &TopSource, args: &TopArgs) -> Resu
     let (settings, config, mut message) = settings(args);
     // If no settings were ever saved, this is the first start.
     let hint = config.as_ref().filter(|path| !path.exists()).map(|_| FIRST_RUN);
-    let rules = crate::alerts::configuration(configuration(args).as_deref(), matches!(context.place, CliTarget::Real));
+    let rules = crate::alerts::configuration(configuration(args).as_deref(), matches!(context.target, CliTarget::Real));
     let rules = rules.map(|config| config.rules).unwrap_or_else(|failure| {
         message = Some(message.take().map_or(failure.message.clone(), |other| format!("{other}; {}", failure.message)));
         ttmon_alerts::builtin()
@@ -96,9 +96,9 @@ fn settings(args: &TopArgs) -> (Settings, Option<PathBuf>, Option<String>) {
     for path in system.iter().chain(&own) {
         match ttmon_os::read_text(path, SETTINGS_BYTES_MAX) {
             Ok(text) => {
-                let said = settings.read(&text);
-                if !said.is_empty() {
-                    messages.push(format!("{}: {}", path.display(), said.join("; ")));
+                let problems = settings.read(&text);
+                if !problems.is_empty() {
+                    messages.push(format!("{}: {}", path.display(), problems.join("; ")));
                 }
             }
             // F12 creates the file.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ttmon_collect::reads::Sampling;
 use ttmon_model::{Missing, Snapshot};
 
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, print_error};
 use crate::invocation::Context;
 use crate::server::{SampleRequest, Snapshots};
 
@@ -32,7 +32,7 @@ pub(crate) fn run(context: &Context, timeout: Option<Duration>) -> Result<(), Fa
         let Some(held) = held else { return Ok(()) };
         if !is_said {
             let by = if snapshots.is_served() { " (from server)" } else { "" };
-            complain(&format!("waiting{by}: {held}"));
+            print_error(&format!("waiting{by}: {held}"));
             is_said = true;
         }
         let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));

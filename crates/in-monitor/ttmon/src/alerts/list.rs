@@ -23,7 +23,7 @@ pub(crate) fn run(context: &Context, format: OutputFormat, config: Option<&Path>
     let document = match &served {
         Some(document) => document.clone(),
         None => {
-            let config = configuration(config, matches!(context.place, CliTarget::Real))?;
+            let config = configuration(config, matches!(context.target, CliTarget::Real))?;
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
             let sender = Sender { version: VERSION, host: &host, origin: "local", is_test: false };
             listing_document(sender, now(), config.rules.iter(), &Listing::default(), &[])

@@ -29,7 +29,7 @@ pub(crate) fn silence(common: &GlobalArgs, context: &Context, args: &SilenceArgs
     let device =
         |text: &str| text.parse::<u32>().map_err(|_| Failure::usage(format!("-d {text}: silence takes ids of devices, such as 0 or 0,3")));
     let devices = common.device.iter().chain(&common.id).flat_map(|list| list.split(',')).map(device).collect::<Result<_, _>>()?;
-    if let CliTarget::Simulated(..) = context.place {
+    if let CliTarget::Simulated(..) = context.target {
         return Err(Failure::usage("a simulated machine has no silences of its own; leave --sim out and name its --state-dir"));
     }
     Ok(SilenceRequest {

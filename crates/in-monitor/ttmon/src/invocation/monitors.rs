@@ -88,7 +88,7 @@ pub(crate) fn top(common: &GlobalArgs, args: &TopArgs) -> Result<(Context, TopSo
     if common.json {
         return Err(Failure::usage("top is a screen; for repeated JSON use ttmon -w --json"));
     }
-    let is_real = matches!(context.place, CliTarget::Real);
+    let is_real = matches!(context.target, CliTarget::Real);
     let source = match &args.replay {
         Some(_) if !is_real => return Err(Failure::usage("--replay shows a recording; it goes with neither --sim nor --root")),
         Some(path) => TopSource::Recording(path.clone()),

@@ -15,7 +15,7 @@ pub(crate) fn run(common: &GlobalArgs, args: &RunArgs) -> Result<Context, Failur
         ));
     }
     let context = Context::new(common, &[])?;
-    if !matches!(context.place, CliTarget::Real) {
+    if !matches!(context.target, CliTarget::Real) {
         return Err(Failure::usage("TTMON_SIM and TTMON_ROOT name another machine; run starts a program on this one: unset them"));
     }
     Ok(context)

@@ -175,7 +175,7 @@ impl Child {
     }
 
     /// Handles the signals that arrived. Returns how the command ended, or `None` while it is running or stopped.
-    pub(crate) fn attend(&self, signals: &Signals) -> io::Result<Option<CommandEnd>> {
+    pub(crate) fn handle_signals(&self, signals: &Signals) -> io::Result<Option<CommandEnd>> {
         let mut is_continued = false;
         while let Some(signal) = signals.next() {
             let number = signal.ssi_signo.cast_signed();

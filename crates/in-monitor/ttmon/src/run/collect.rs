@@ -192,7 +192,7 @@ impl Collector {
             for ledger in handed {
                 self.keep(ledger);
             }
-            if is_idle && (self.held.len() < self.held_max || !self.let_one_go()) {
+            if is_idle && (self.held.len() < self.held_max || !self.close_one()) {
                 return;
             }
         }
@@ -225,7 +225,7 @@ impl Collector {
     }
 
     /// Reads and closes the ledger of an ended process. Returns false if all processes are still running.
-    pub(crate) fn let_one_go(&mut self) -> bool {
+    pub(crate) fn close_one(&mut self) -> bool {
         let Some(index) = self.held.iter().position(|held| !held.is_running()) else { return false };
         let held = self.held.swap_remove(index);
         self.read(held, false);

@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_path_that_the_linker_would_take_apart() {
         let directory = tempfile::tempdir().unwrap();
-        for (name, told) in [
+        for (name, text) in [
             ("my libs", "' ' in its path for the end"),
             ("my:libs", "':' in its path for the end"),
             ("my\nlibs", r"'\n' in its path for the end"),
@@ -143,7 +143,7 @@ mod tests {
             fs::create_dir(&folder).unwrap();
             fs::write(folder.join(HOOK), "").unwrap();
             let refused = find_in(&[folder]).unwrap_err();
-            assert!(refused.contains(told) && refused.lines().count() == 1, "{refused}");
+            assert!(refused.contains(text) && refused.lines().count() == 1, "{refused}");
         }
     }
 

@@ -138,8 +138,8 @@ fn chips_go_by_the_numbers_that_the_program_gave() {
         let run = RunSummary::new(vec!["x".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), vec![summary], machine.as_ref());
         assert!(lines(&run)[1].starts_with("  simulated chips 0,1  DRAM"), "{:?}", lines(&run));
         let document = run.report("0", |_| None);
-        let told: Vec<_> = document["devices"].as_array().unwrap().iter().map(|device| &device["unmapped"]).collect();
-        assert_eq!(told, ["0", "1"]);
+        let unmapped: Vec<_> = document["devices"].as_array().unwrap().iter().map(|device| &device["unmapped"]).collect();
+        assert_eq!(unmapped, ["0", "1"]);
         assert_eq!(document["leaks"][0]["unmapped"], serde_json::json!(["0", "1"]));
         assert!(document["peak_set"].as_array().unwrap().iter().all(|group| group["device"] == "0" || group["device"] == "1"));
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ttmon_serve::{Host, Options, Socket, Sockets, StartError, Token};
 
 use super::systemd::InheritedSockets;
-use super::{places, secret};
+use super::{paths, secret};
 use crate::cli::values::{LISTEN_DEFAULT, Listen};
 use crate::failure::Failure;
 use crate::invocation::{CliTarget, Context, ServeArgs, variable};
@@ -72,15 +72,15 @@ fn options(context: &Context, args: &ServeArgs, state: Option<PathBuf>) -> Resul
         process_metrics: args.process_metrics,
         state,
         fleet: args.fleet.as_deref().map(|url| crate::fleet::store(url, &args.store)).transpose()?,
-        alerts: crate::alerts::configuration(args.config.as_deref(), matches!(context.place, CliTarget::Real))?,
-        complain: crate::failure::complain,
+        alerts: crate::alerts::configuration(args.config.as_deref(), matches!(context.target, CliTarget::Real))?,
+        complain: crate::failure::print_error,
     })
 }
 
 /// The path of the API socket. A simulated machine does not use the default path, which belongs to the real machine.
 fn api(context: &Context, args: &ServeArgs) -> Option<PathBuf> {
-    let is_real = matches!(context.place, CliTarget::Real);
-    args.api.clone().or_else(|| is_real.then(places::runtime)?.map(|directory| directory.join("api.sock")))
+    let is_real = matches!(context.target, CliTarget::Real);
+    args.api.clone().or_else(|| is_real.then(paths::runtime)?.map(|directory| directory.join("api.sock")))
 }
 
 /// Reads the token from a file, or else from the environment. A token on the command line would be visible to all users.
@@ -100,7 +100,7 @@ fn announcement(context: &Context, api: Option<&Path>, host: &Host, args: &Serve
     let metrics = host.metrics_address().map(|address| format!("; metrics alone, to every host, at {}/metrics", at(address)));
     let metrics = metrics.unwrap_or_default();
     let places: Vec<String> = api.map(|path| path.display().to_string()).into_iter().chain(host.address().map(at)).collect();
-    let simulated = if matches!(context.place, CliTarget::Simulated(..)) { " a simulated machine" } else { "" };
+    let simulated = if matches!(context.target, CliTarget::Simulated(..)) { " a simulated machine" } else { "" };
     if places.is_empty() {
         return format!("serving{simulated} on the allocation socket alone: --listen is off, and --api names no socket{metrics}");
     }

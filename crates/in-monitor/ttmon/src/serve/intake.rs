@@ -12,8 +12,8 @@ use ttmon_collect::{Error, LedgerScope, Machine};
 use ttmon_model::Snapshot;
 
 use super::systemd::InheritedSockets;
-use super::{Stopper, banner, cannot, places};
-use crate::failure::{Failure, complain};
+use super::{Stopper, banner, cannot, paths};
+use crate::failure::{Failure, print_error};
 use crate::invocation::{CliTarget, Context, ServeArgs, variable};
 use crate::open::MachineConfig;
 use crate::show::VERSION;
@@ -30,7 +30,7 @@ pub(super) struct Running {
 /// so no listening socket may be open before. Returns `None` for a machine below a directory without `--socket`, which has no allocation
 /// socket.
 pub(super) fn open(context: &Context, args: &ServeArgs, placed: &MachineConfig) -> Result<Option<Machine>, Failure> {
-    if matches!(context.place, CliTarget::Below(_)) && args.socket.is_none() {
+    if matches!(context.target, CliTarget::Below(_)) && args.socket.is_none() {
         return Ok(None);
     }
     let mut root = placed.root.clone();
@@ -72,7 +72,7 @@ pub(super) fn start(
     let machine_mark = placed.options.ledgers.machine;
     let store = Store::open(&state, machine_mark, VERSION).map_err(|why| Failure::new(format!("cannot keep state: {why}")))?;
     if !store.is_in_memory() {
-        complain(&format!(
+        print_error(&format!(
             "--state-dir {} is not on tmpfs: every event is slower; use a directory below /run or /dev/shm",
             state.display()
         ));
@@ -80,7 +80,7 @@ pub(super) fn start(
     let Sockets { listeners, unbound } = sockets(context, args, own.as_deref(), opened.streams)?;
     let handover = match opened.datagram {
         Some(socket) => Some(Receiver::inherited(socket).map_err(|error| cannot(INHERITED, &error))?),
-        None => handover(args, own.as_deref(), matches!(context.place, CliTarget::Real))?,
+        None => handover(args, own.as_deref(), matches!(context.target, CliTarget::Real))?,
     };
     let paths: Vec<&Path> = listeners.iter().map(Listener::path).collect();
     let banner = banner::text(snapshot.as_ref(), &paths, store.path(), handover.as_ref().map(Receiver::path));
@@ -139,13 +139,13 @@ impl Running {
 
 pub(super) fn state(context: &Context, args: &ServeArgs, placed: &MachineConfig) -> PathBuf {
     let own = own_directory(context, placed);
-    let named = args.state_dir.clone().or_else(|| places::named_state().filter(|_| own.is_none()));
-    named.unwrap_or_else(|| own.map_or_else(places::state, |own| own.join("state")))
+    let named = args.state_dir.clone().or_else(|| paths::named_state().filter(|_| own.is_none()));
+    named.unwrap_or_else(|| own.map_or_else(paths::state, |own| own.join("state")))
 }
 
 /// The runtime directory of a simulated machine, or of one below a directory; separate from the real one.
 fn own_directory(context: &Context, placed: &MachineConfig) -> Option<PathBuf> {
-    match &context.place {
+    match &context.target {
         CliTarget::Simulated(..) => placed.simulation.as_ref().map(|simulation| simulation.root().join("run/ttmon")),
         CliTarget::Below(root) => Some(root.join("run/ttmon")),
         CliTarget::Real => None,
@@ -163,16 +163,16 @@ fn sockets(context: &Context, args: &ServeArgs, own: Option<&Path>, given: Vec<U
     if !given.is_empty() && args.socket.is_some() {
         return Err(Failure::usage("--socket does not go with sockets that the service manager opened; leave one of them out"));
     }
-    let is_real = matches!(context.place, CliTarget::Real);
+    let is_real = matches!(context.target, CliTarget::Real);
     let inherited = |listener| Listener::inherited(listener).map_err(|error| cannot(INHERITED, &error));
     let listeners: Vec<Listener> = given.into_iter().map(inherited).collect::<Result<_, _>>()?;
     let asked = args.socket.clone().or_else(|| variable("TTMON_SOCKET").map(PathBuf::from).filter(|_| own.is_none()));
     let named = match (asked, own) {
         _ if !listeners.is_empty() => None,
-        (Some(path), _) if !is_real && path == Path::new(places::SOCKET) => {
+        (Some(path), _) if !is_real && path == Path::new(paths::SOCKET) => {
             return Err(Failure::usage(format!(
                 "a machine that is not this one never takes {}: programs of this machine would report to it; give another --socket",
-                places::SOCKET
+                paths::SOCKET
             )));
         }
         (None, Some(own)) => Some(own.join("alloc.sock")),
@@ -191,8 +191,8 @@ fn sockets(context: &Context, args: &ServeArgs, own: Option<&Path>, given: Vec<U
 impl Sockets {
     /// Also listens at the default paths. Any user may block the path in /tmp; that does not stop the rest.
     fn bind_usual(&mut self, mode: u32) {
-        let own = places::runtime().map(|directory| directory.join("alloc.sock"));
-        for path in own.into_iter().chain([PathBuf::from(places::SOCKET)]) {
+        let own = paths::runtime().map(|directory| directory.join("alloc.sock"));
+        for path in own.into_iter().chain([PathBuf::from(paths::SOCKET)]) {
             if self.listeners.iter().any(|listener| listener.path() == path) {
                 continue;
             }
@@ -200,7 +200,7 @@ impl Sockets {
             match bound {
                 Ok(listener) => self.listeners.push(listener),
                 Err(failure) => {
-                    complain(&format!("cannot listen: {}; all else runs, and it is tried again", failure.message));
+                    print_error(&format!("cannot listen: {}; all else runs, and it is tried again", failure.message));
                     self.unbound.push((path, mode));
                 }
             }
@@ -209,7 +209,7 @@ impl Sockets {
 }
 
 fn handover(args: &ServeArgs, own: Option<&Path>, is_real: bool) -> Result<Option<Receiver>, Failure> {
-    let usual = if is_real { places::runtime() } else { own.map(Path::to_owned) }.map(|directory| directory.join("handover.sock"));
+    let usual = if is_real { paths::runtime() } else { own.map(Path::to_owned) }.map(|directory| directory.join("handover.sock"));
     let Some(path) = args.handover.clone().or(usual) else { return Ok(None) };
     make_parent(&path)?;
     match Receiver::bind(&path, 0o666) {
@@ -219,7 +219,7 @@ fn handover(args: &ServeArgs, own: Option<&Path>, is_real: bool) -> Result<Optio
             if args.handover.is_some() {
                 return Err(Failure::new(message));
             }
-            complain(&message);
+            print_error(&message);
             Ok(None)
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ttmon_serve::Token;
 
-use super::{places, token};
+use super::{paths, token};
 use crate::failure::Failure;
 
 const FILE: &str = "token";
@@ -15,7 +15,7 @@ const RANDOM_BYTES: usize = 24;
 
 /// The token file of this user's service; `None` without a runtime directory.
 fn place() -> Option<PathBuf> {
-    places::runtime().map(|directory| directory.join(FILE))
+    paths::runtime().map(|directory| directory.join(FILE))
 }
 
 /// The existing token, or a new one. `None` if it cannot be stored; the service then has no token.

@@ -36,12 +36,12 @@ fn in_memory(uid: u32) -> PathBuf {
 }
 
 /// API sockets of services on this machine: the system's, then the user's own.
-pub(crate) fn api_places() -> Vec<PathBuf> {
+pub(crate) fn api_sockets() -> Vec<PathBuf> {
     [PathBuf::from(SYSTEM)].into_iter().chain(user_runtime()).map(|directory| directory.join("api.sock")).collect()
 }
 
 /// Possible state directories of services on this machine, for readers.
-pub(crate) fn served() -> Vec<PathBuf> {
+pub(crate) fn state_directories() -> Vec<PathBuf> {
     let mut places = vec![Path::new(SYSTEM).join("state")];
     places.extend(user_runtime().map(|directory| directory.join("state")));
     places.extend([in_memory(0), in_memory(geteuid().as_raw())]);
