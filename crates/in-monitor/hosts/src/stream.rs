@@ -106,7 +106,7 @@ impl<S: Read + AsFd> Read for Timed<S> {
         loop {
             set_socket_timeout(&self.socket, Timeout::Recv, Some(self.deadline.left()?))?;
             match self.socket.read(bytes) {
-                // The kernel does not restart reads of a socket with a timeout. Resizing the terminal must not look like a failure of the
+                // The kernel does not restart reads of a socket with a timeout. Resizing the terminal must not appear as a failure of the
                 // service.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 done => return done,

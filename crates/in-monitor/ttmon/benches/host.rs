@@ -22,7 +22,7 @@ const SAMPLING: Duration = Duration::from_secs(20);
 const SCRAPES: usize = 2000;
 const SLOW_CLIENTS: usize = 1000;
 const STREAMS: usize = 100;
-const CROWDED: Duration = Duration::from_secs(15);
+const SLOW_CLIENTS_TIME: Duration = Duration::from_secs(15);
 const QUERIES: usize = 2000;
 /// A message of the longest format, and the type that requests the memory of device 0.
 const MESSAGE_BYTES: usize = 144;
@@ -33,7 +33,7 @@ fn main() {
     println!("bench host: {}\n", load());
     sampler(&program);
     scrapes(&program);
-    crowd(&program);
+    slow_clients(&program);
     memory(&program);
 }
 
@@ -116,8 +116,11 @@ fn latencies(port: u16, path: &str, count: usize) -> Vec<f64> {
 }
 
 /// Opens clients that send half a request and wait, and streams that read every snapshot.
-fn crowd(program: &Path) {
-    println!("\n{SLOW_CLIENTS} clients that never finish their question and {STREAMS} event streams, for {} s:", CROWDED.as_secs());
+fn slow_clients(program: &Path) {
+    println!(
+        "\n{SLOW_CLIENTS} clients that never finish their question and {STREAMS} event streams, for {} s:",
+        SLOW_CLIENTS_TIME.as_secs()
+    );
     let service = Service::start(program, &["--sim", "t3k"]);
     let alone = latencies(service.port, "/metrics", 200);
     let mut allocations = UnixStream::connect(service.path("alloc.sock")).unwrap();
@@ -138,7 +141,7 @@ fn crowd(program: &Path) {
     let started = Instant::now();
     let (mut slowest, mut worst, mut oldest): (f64, f64, f64) = (0.0, 0.0, 0.0);
     let mut socket_among = Vec::new();
-    while started.elapsed() < CROWDED {
+    while started.elapsed() < SLOW_CLIENTS_TIME {
         slowest = slowest.max(service.metric("ttmon_sample_duration_seconds") * 1e3);
         worst = worst.max(quantile(&latencies(service.port, "/metrics", 50), 99));
         socket_among.extend(queries(&mut allocations, QUERIES / 10));

@@ -30,10 +30,10 @@ const CASES: [Case; 3] = [
 /// Limit of every row: twice the plain read, plus the start of a program.
 const CPU_PLAIN_RATIO_MAX: f64 = 2.0;
 const CPU_START_MS_MAX: f64 = 2.0;
-const CROWD_RATIO_MAX: f64 = 1.2;
+const EXTRA_RATIO_MAX: f64 = 1.2;
 const PEAK_KIB_MAX: u64 = 6_000;
 
-const CROWD: usize = 2_000;
+const EXTRA_PROCESSES: usize = 2_000;
 /// Enough for a stable median and 90th percentile.
 const RUNS: usize = 200;
 const QUICK_RUNS: usize = 5;
@@ -79,13 +79,13 @@ fn main() {
             let once = bench.once(&dynamic);
             bench.dynamic.add(&once);
         });
-        let crowd = idle_processes(CROWD);
-        benches.iter().for_each(|bench| bench.machine.show(&crowd));
+        let extra_processes = idle_processes(EXTRA_PROCESSES);
+        benches.iter().for_each(|bench| bench.machine.show(&extra_processes));
         take_turns(&mut benches, share, |bench| {
             let once = bench.once(&program);
             bench.crowded.add(&once);
         });
-        benches.iter().for_each(|bench| bench.machine.hide(&crowd));
+        benches.iter().for_each(|bench| bench.machine.hide(&extra_processes));
     }
     println!("load after:  {}", load());
     print_table(&benches, runs);
@@ -137,8 +137,8 @@ impl Bench {
         limits.extend(self.case.wall_ms_max.map(|limit| ("wall", wall, limit)));
         limits.extend(self.case.cpu_ms_max.map(|limit| ("CPU", cpu, limit)));
         if let Some([wall_alone, cpu_alone]) = alone.map(medians) {
-            limits.push(("wall in the crowd", wall, CROWD_RATIO_MAX * wall_alone));
-            limits.push(("CPU in the crowd", cpu, CROWD_RATIO_MAX * cpu_alone));
+            limits.push(("wall beside extra processes", wall, EXTRA_RATIO_MAX * wall_alone));
+            limits.push(("CPU beside extra processes", cpu, EXTRA_RATIO_MAX * cpu_alone));
         }
         let over = limits.into_iter().filter(|(_, value, limit)| value > limit);
         let mut missed: Vec<String> = over.map(|(what, value, limit)| format!("{what} {value:.2} > {limit:.2} ms")).collect();
@@ -171,7 +171,7 @@ fn print_table(benches: &[Bench], runs: usize) {
     for bench in benches {
         let spec = bench.case.spec;
         bench.print_row(spec, &bench.alone, &bench.verdict(&bench.alone, None));
-        bench.print_row(&format!("{spec} + {CROWD}"), &bench.crowded, &bench.verdict(&bench.crowded, Some(&bench.alone)));
+        bench.print_row(&format!("{spec} + {EXTRA_PROCESSES}"), &bench.crowded, &bench.verdict(&bench.crowded, Some(&bench.alone)));
         bench.print_row(&format!("{spec}, dynamic"), &bench.dynamic, "not released");
     }
     println!(
@@ -179,6 +179,6 @@ fn print_table(benches: &[Bench], runs: usize) {
          tells\n\
          a small launcher, descendants contained; a peak marked <= is the launcher's own and only an upper bound. Plain is open, read,\n\
          close of the same files in one process, without exec. Limits of every row: CPU {CPU_PLAIN_RATIO_MAX} x plain + {CPU_START_MS_MAX} ms, \
-         peak {PEAK_KIB_MAX} kB;\nwith {CROWD} more processes, {CROWD_RATIO_MAX} x the row without."
+         peak {PEAK_KIB_MAX} kB;\nwith {EXTRA_PROCESSES} more processes, {EXTRA_RATIO_MAX} x the row without."
     );
 }

@@ -53,8 +53,8 @@ const KEY_RUNS: usize = 300;
 /// One hour of samples, one per second, in three minutes.
 const HOUR_REFRESH_MS: &str = "50";
 const HOUR: Duration = Duration::from_secs(180);
-const CROWD: usize = 2_000;
-const CROWD_MAX: Limit = AtMost(1.2, "times");
+const EXTRA_PROCESSES: usize = 2_000;
+const EXTRA_CPU_RATIO_MAX: Limit = AtMost(1.2, "times");
 
 /// Machine, devices, and size of the terminal of the comparison with nvtop.
 const NVTOP_CASES: [(&str, &str, (u16, u16)); 2] = [("p150x8", "8", (120, 40)), ("galaxy-bh", "32", (200, 50))];
@@ -74,7 +74,7 @@ fn main() {
         case.print_row(&figures, &mut verdicts);
     }
     println!();
-    crowd(time, &mut verdicts);
+    measure_extra_processes(time, &mut verdicts);
     first_paint(&mut verdicts);
     keys(&mut verdicts);
     nvtop(time);
@@ -133,14 +133,14 @@ fn figures(machine: &MachineFiles, size: (u16, u16), time: Duration) -> Figures 
 }
 
 /// Measures with many unrelated processes, which must cost nothing.
-fn crowd(time: Duration, verdicts: &mut Verdicts) {
+fn measure_extra_processes(time: Duration, verdicts: &mut Verdicts) {
     let machine = MachineFiles::new("p150x8");
     let alone = figures(&machine, (80, 24), time).share;
-    let crowd = idle_processes(CROWD);
-    machine.show(&crowd);
+    let extra_processes = idle_processes(EXTRA_PROCESSES);
+    machine.show(&extra_processes);
     let crowded = figures(&machine, (80, 24), time).share;
-    let verdict = verdicts.text(crowded / alone, CROWD_MAX);
-    println!("with {CROWD} more processes: {crowded:.3} % instead of {alone:.3} %, {verdict}");
+    let verdict = verdicts.text(crowded / alone, EXTRA_CPU_RATIO_MAX);
+    println!("with {EXTRA_PROCESSES} more processes: {crowded:.3} % instead of {alone:.3} %, {verdict}");
 }
 
 fn first_paint(verdicts: &mut Verdicts) {

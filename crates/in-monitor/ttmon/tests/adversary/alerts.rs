@@ -7,11 +7,11 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
+use ttmon_testing::until;
 
-use crate::host::{ALLOCATIONS, API, ATTACKER, Actor, HANDOVER, HTTP, Host, LOG, STATE, ask, within};
+use crate::host::{ALLOCATIONS, API, ATTACKER, Actor, HANDOVER, HTTP, Host, LOG, STATE, ask};
 use crate::isolation::{Pids, TTMON};
 use crate::{Case, Role};
 
@@ -36,7 +36,7 @@ fn alerts() {
     }
     let places = ["--socket", ALLOCATIONS, "--handover", HANDOVER, "--state-dir", STATE, "--api", API];
     let host = Host::with(&[&["--sim", "n300,idle", "--config", "/run/config.toml", "--token-file", token], &places[..]].concat());
-    within(Duration::from_secs(60), "failing to deliver", || document()["receivers"][0]["failed"].as_u64().unwrap_or(0) > 0);
+    until("failing to deliver", || document()["receivers"][0]["failed"].as_u64().unwrap_or(0) > 0);
     silence();
     let mut attacker = Actor::begin(ATTACKER, "reader", &[&host.pid().to_string()]);
     let read = attacker.line();
@@ -44,7 +44,7 @@ fn alerts() {
     let count: usize = read.parse().unwrap_or_else(|_| panic!("{read}"));
     assert!(count > 1000, "the attacker read something: {count} bytes");
     let log = || fs::read_to_string(LOG).unwrap();
-    within(Duration::from_secs(60), "reported in the log", || log().contains("alert receiver"));
+    until("reported in the log", || log().contains("alert receiver"));
     let log = log();
     assert!(!SECRETS.iter().any(|secret| log.contains(secret)), "{log}");
 }
@@ -68,7 +68,7 @@ fn silence() {
     assert_eq!(document()["silences"], serde_json::json!([]));
     let root = Command::new(TTMON).args(["alerts", "silence", "always", "--state-dir", STATE]).stdout(Stdio::null()).status().unwrap();
     assert!(root.success());
-    within(Duration::from_secs(60), "silenced by root", || document()["silences"].as_array().is_some_and(|list| list.len() == 1));
+    until("silenced by root", || document()["silences"].as_array().is_some_and(|list| list.len() == 1));
 }
 
 /// PID: reads all readable files of the service. Prints the number of bytes, or where it found a secret.

@@ -2,9 +2,10 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
-use crate::host::{API, hold, metric, strength, within};
+use ttmon_testing::until;
+
+use crate::host::{API, hold, metric, strength};
 use crate::isolation::Pids;
 use crate::scan::{many, start};
 use crate::watch::Watch;
@@ -33,7 +34,7 @@ fn costly_answers() {
     let samples = || metric("ttmon_samples_total").unwrap_or_default();
     let before = samples();
     let seconds = strength(8, 30) as f64;
-    within(Duration::from_secs(120), "sampled on", || samples() >= before + seconds);
+    until("sampled on", || samples() >= before + seconds);
     watch.finish();
     drop((ledgers, attackers));
     host.gives_back();

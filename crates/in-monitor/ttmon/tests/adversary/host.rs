@@ -7,9 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ttmon_sim::{Machine, Spec};
+use ttmon_testing::until;
 
 use crate::isolation::{TTMON, role};
 
@@ -27,8 +28,6 @@ pub(crate) const LOG: &str = "/run/service.log";
 
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
-/// Timeout for conditions that must become true eventually.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A `ttmon serve` that root runs.
 pub(crate) struct Host {
@@ -57,8 +56,8 @@ impl Host {
         }
         let child = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         let mut host = Self { child, before: (0, 0) };
-        within(TIMEOUT, "ready", || ask(API, "/healthz").is_ok_and(|answer| answer.0 == 200));
-        within(TIMEOUT, "sampled", || host.sample_age().is_some());
+        until("ready", || ask(API, "/healthz").is_ok_and(|answer| answer.0 == 200));
+        until("sampled", || host.sample_age().is_some());
         host.before = (host.descriptors(), host.rss());
         host
     }
@@ -91,8 +90,8 @@ impl Host {
         const SLACK_BYTES: u64 = 96 << 20;
         const SLACK_DESCRIPTORS: usize = 32;
         let (descriptors, rss) = self.before;
-        within(Duration::from_secs(60), "descriptors given back", || self.descriptors() <= descriptors + SLACK_DESCRIPTORS);
-        within(Duration::from_secs(60), "memory given back", || self.rss() <= rss + SLACK_BYTES);
+        until("descriptors given back", || self.descriptors() <= descriptors + SLACK_DESCRIPTORS);
+        until("memory given back", || self.rss() <= rss + SLACK_BYTES);
         println!("  kept: {} MB more than before", self.rss().saturating_sub(rss) >> 20);
     }
 
@@ -173,15 +172,6 @@ const FULL: &str = "TTMON_ADVERSARY_FULL";
 /// Returns the number of attackers: `usual`, or `full` with the full strength.
 pub(crate) fn strength(usual: usize, full: usize) -> usize {
     if std::env::var_os(FULL).is_some() { full } else { usual }
-}
-
-/// Waits until a condition is true. The case fails after `time`.
-pub(crate) fn within(time: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + time;
-    while !is_so() {
-        assert!(Instant::now() < end, "not {what} within {} s", time.as_secs());
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Resident memory of a process and its children, in bytes.

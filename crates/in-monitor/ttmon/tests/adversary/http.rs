@@ -3,11 +3,11 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use ttmon_testing::until;
 
-use crate::host::{API, ATTACKER, Actor, BYSTANDER, HTTP, Host, hold, metric, strength, within};
+use crate::host::{API, ATTACKER, Actor, BYSTANDER, HTTP, Host, hold, metric, strength};
 use crate::isolation::Pids;
 use crate::watch::Watch;
 use crate::{Case, Role};
@@ -43,7 +43,7 @@ fn leak(rest: &str) {
     for place in [API, HTTP] {
         Actor::start(ATTACKER, "streams", &[place, &STREAMS.to_string(), rest]).finish();
     }
-    within(Duration::from_secs(60), "streams given back", || metric("ttmon_http_streams ") == Some(0.0));
+    until("streams given back", || metric("ttmon_http_streams ") == Some(0.0));
     for (uid, place) in [(0, API), (BYSTANDER, API), (BYSTANDER, HTTP)] {
         Actor::start(uid, "stream_once", &[place]).finish();
     }
@@ -111,15 +111,15 @@ fn stream_once(arguments: &[String]) {
 }
 
 fn idle_connections() {
-    crowd("");
+    open_many("");
 }
 
 fn half_requests() {
-    crowd("GET /metrics HTTP/1.1\r\nHost: ");
+    open_many("GET /metrics HTTP/1.1\r\nHost: ");
 }
 
 /// Opens 2,000 connections on the Unix socket and 8,000 over TCP that send only this text.
-fn crowd(text: &str) {
+fn open_many(text: &str) {
     const PER_PROCESS: usize = 2000;
     let host = Host::start();
     let watch = Watch::begin(&host);
@@ -128,7 +128,7 @@ fn crowd(text: &str) {
     // All connections are open. Keep them for some more samples.
     let samples = || metric("ttmon_samples_total").unwrap_or_default();
     let before = samples();
-    within(Duration::from_secs(60), "sampled on", || samples() >= before + strength(3, 5) as f64);
+    until("sampled on", || samples() >= before + strength(3, 5) as f64);
     assert!(metric("ttmon_http_dropped_total{reason=\"crowded\"}") > Some(0.0));
     watch.finish();
     drop(attackers);

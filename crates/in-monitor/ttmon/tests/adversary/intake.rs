@@ -6,15 +6,15 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType};
 use ttmon_allocation_server::protocol::{Request, Size, Type, Usage};
 use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{ClockChoice, Config, Writer};
+use ttmon_testing::until;
 
-use crate::host::{ALLOCATIONS, ATTACKER, Actor, BYSTANDER, HANDOVER, Host, STATE, hold, metric, strength, within};
+use crate::host::{ALLOCATIONS, ATTACKER, Actor, BYSTANDER, HANDOVER, Host, STATE, hold, metric, strength};
 use crate::isolation::Pids;
 use crate::watch::Watch;
 use crate::{Case, Role};
@@ -44,7 +44,7 @@ fn state() {
     let watch = Watch::begin(&host);
     let attackers: Vec<Actor> = (0..processes).map(|_| Actor::begin(ATTACKER, "allocations", &["1000000"])).collect();
     let refused = || metric("ttmon_allocation_socket_total{what=\"memory_refused\"}").unwrap_or_default();
-    within(Duration::from_secs(120), "refused what is beyond its share", || refused() > 1e5);
+    until("refused what is beyond its share", || refused() > 1e5);
     let used: u64 = fs::read_dir(STATE).unwrap().map(|file| file.unwrap().metadata().map_or(0, |file| file.blocks() * 512)).sum();
     println!("  state: {} MB", used >> 20);
     assert!(used < 200 << 20, "{used}");
@@ -55,7 +55,7 @@ fn state() {
     drop(attackers);
     // The state of alerts stays.
     let is_ledger = |file: &fs::DirEntry| file.file_name().to_string_lossy().contains(".ledger");
-    within(Duration::from_secs(60), "state given back", || !fs::read_dir(STATE).unwrap().any(|file| is_ledger(&file.unwrap())));
+    until("state given back", || !fs::read_dir(STATE).unwrap().any(|file| is_ledger(&file.unwrap())));
     host.gives_back();
 }
 
@@ -101,16 +101,16 @@ fn handed_over() {
     for how in ["unsealed", "long", "huge"] {
         let before = counted("handed_refused");
         send(how);
-        within(Duration::from_secs(20), "refused", || counted("handed_refused") > before);
+        until("refused", || counted("handed_refused") > before);
         assert_eq!(held(host.pid()), 0, "{how}");
     }
     const LEDGERS: u32 = 20;
     for number in 1..=LEDGERS {
         let sender = Actor::start(ATTACKER, "hand_over", &[if number == 1 { "growing" } else { "sealed" }]);
-        within(Duration::from_secs(20), "taken", || counted("handed_over") >= f64::from(number));
+        until("taken", || counted("handed_over") >= f64::from(number));
         sender.finish();
     }
-    within(Duration::from_secs(60), "no more than a share held", || held(host.pid()) <= 128 << 20);
+    until("no more than a share held", || held(host.pid()) <= 128 << 20);
     println!("  handed over: {} MB held", held(host.pid()) >> 20);
     watch.finish();
 }
@@ -121,7 +121,7 @@ fn dumps() {
     let watch = Watch::begin(&host);
     let attacker = Actor::start(ATTACKER, "dumps", &["100"]);
     let refused = || metric("ttmon_allocation_socket_total{what=\"peers_dropped\"}").unwrap_or_default();
-    within(Duration::from_secs(60), "refused", || refused() >= 36.0);
+    until("refused", || refused() >= 36.0);
     for uid in [BYSTANDER, 0] {
         Actor::start(uid, "one_dump", &[]).finish();
     }
@@ -138,7 +138,7 @@ fn printed_dumps() {
     let before = host.log_bytes();
     let attacker = Actor::start(ATTACKER, "printed_dumps", &[]);
     let left_out = || metric("ttmon_allocation_socket_total{what=\"complaints_left_out\"}").unwrap_or_default();
-    within(Duration::from_secs(60), "all counted", || left_out() >= DUMPS * 0.99);
+    until("all counted", || left_out() >= DUMPS * 0.99);
     let printed = host.log_bytes() - before;
     println!("  log: {printed} bytes");
     assert!(printed < 128 << 10, "{printed}");
@@ -266,7 +266,7 @@ fn bad_connections() {
     let before = host.log_bytes();
     Actor::start(ATTACKER, "nonsense", &[&connections.to_string()]).finish();
     let left_out = || metric("ttmon_allocation_socket_total{what=\"complaints_left_out\"}").unwrap_or_default();
-    within(Duration::from_secs(60), "all counted", || left_out() >= connections as f64 * 0.99);
+    until("all counted", || left_out() >= connections as f64 * 0.99);
     let printed = host.log_bytes() - before;
     println!("  log: {printed} bytes");
     assert!(printed < 16 << 10, "{printed}");

@@ -6,8 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use rustix::fs::MemfdFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -15,8 +13,9 @@ use ttmon_model::PerKind;
 use ttmon_model::region::{Region, Slot};
 use ttmon_model::units::UnixTime;
 use ttmon_sim::{Machine, Spec};
+use ttmon_testing::until;
 
-use crate::host::{ALLOCATIONS, API, ATTACKER, Actor, BYSTANDER, HANDOVER, Host, STATE, ask, hold, metric, rss, strength, within};
+use crate::host::{ALLOCATIONS, API, ATTACKER, Actor, BYSTANDER, HANDOVER, Host, STATE, ask, hold, metric, rss, strength};
 use crate::isolation::{PROGRAM, Pids, TTMON};
 use crate::watch::Watch;
 use crate::{Case, Role};
@@ -80,10 +79,10 @@ pub(crate) fn attack(attackers: impl FnOnce() -> Vec<Actor>, of_what: &str, by: 
     let scans = || metric("ttmon_samples_total").unwrap_or_default();
     let before = scans();
     if by == By::Everybody {
-        within(Duration::from_secs(60), "the user named", || ask(API, "/api/v1/snapshot").is_ok_and(|(_, text)| is_named(&text)));
+        until("the user named", || ask(API, "/api/v1/snapshot").is_ok_and(|(_, text)| is_named(&text)));
         assert!(metric("ttmon_scan_cut_total").is_some_and(|cut| cut > 0.0));
     }
-    within(Duration::from_secs(60), "sampled on", || scans() >= before + strength(3, 5) as f64);
+    until("sampled on", || scans() >= before + strength(3, 5) as f64);
     for arguments in [&["mem"][..], &["mem", "--json"], &["who"], &["--json"]] {
         let (output, most) = command(arguments);
         println!("  {arguments:?}: {} MB", most >> 20);
@@ -96,7 +95,7 @@ pub(crate) fn attack(attackers: impl FnOnce() -> Vec<Actor>, of_what: &str, by: 
     for entry in fs::read_dir(format!("{MACHINE}/dev/shm")).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
-    within(Duration::from_secs(60), "over", || ask(API, "/api/v1/snapshot").is_ok_and(|(_, text)| !text.contains(&named)));
+    until("over", || ask(API, "/api/v1/snapshot").is_ok_and(|(_, text)| !text.contains(&named)));
     host.gives_back();
 }
 
@@ -106,14 +105,13 @@ fn command(arguments: &[&str]) -> (String, u64) {
     let mut child =
         Command::new(TTMON).args(arguments).args(["--root", MACHINE, "--no-server"]).stdin(Stdio::null()).stdout(out).spawn().unwrap();
     let mut most = 0;
-    let status = loop {
+    let mut status = None;
+    until("an end of the command", || {
         most = most.max(rss(child.id()));
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
-    assert!(status.success(), "{arguments:?}: {status}");
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.is_some_and(|status| status.success()), "{arguments:?}: {status:?}");
     (fs::read_to_string("/run/output").unwrap(), most)
 }
 
@@ -168,13 +166,13 @@ fn statistics_of_others() {
     let mut others = vec![Actor::begin(BYSTANDER, "own_region", &["70001"])];
     let pid = others[0].line();
     let is_shown = |pid: &str| ask(API, "/api/v1/processes").is_ok_and(|(_, text)| text.contains(&format!("\"pid\":{pid},")));
-    within(Duration::from_secs(60), "shown at all", || is_shown(&pid));
+    until("shown at all", || is_shown(&pid));
     let attacker = Actor::start(ATTACKER, "regions", &["2000"]);
     others.push(Actor::begin(BYSTANDER, "own_region", &["70002"]));
     let pids = [pid, others[1].line()];
     let named = || ask(API, "/api/v1/snapshot").is_ok_and(|(_, text)| text.contains("files of statistics"));
-    within(Duration::from_secs(60), "the attacker cut", named);
-    within(Duration::from_secs(60), "both shown", || pids.iter().all(|pid| is_shown(pid)));
+    until("the attacker cut", named);
+    until("both shown", || pids.iter().all(|pid| is_shown(pid)));
     watch.finish();
     drop((attacker, others));
 }
@@ -236,13 +234,13 @@ fn hanging_file_systems() {
     }
     let scans = || metric("ttmon_samples_total").unwrap_or_default();
     let before = scans();
-    within(Duration::from_secs(60), "sampled on", || scans() >= before + strength(5, 10) as f64);
+    until("sampled on", || scans() >= before + strength(5, 10) as f64);
     println!("  scan: {:.1} s old", metric("ttmon_scan_age_seconds").unwrap());
     // A process that starts now is found, so the scan continues.
     let mut other = Actor::begin(BYSTANDER, "own_region", &["70001"]);
     let pid = other.line();
     let is_shown = || ask(API, "/api/v1/processes").is_ok_and(|(_, text)| text.contains(&format!("\"pid\":{pid},")));
-    within(Duration::from_secs(60), "shown", is_shown);
+    until("shown", is_shown);
     watch.finish();
     drop((attackers, other));
     host.gives_back();

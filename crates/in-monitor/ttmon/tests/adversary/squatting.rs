@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use ttmon_sim::{Machine, Spec};
+use ttmon_testing::until;
 
-use crate::host::{ALLOCATIONS, ATTACKER, Actor, Host, hold, metric, within};
+use crate::host::{ALLOCATIONS, ATTACKER, Actor, Host, hold, metric};
 use crate::isolation::Pids;
 use crate::watch::Watch;
 use crate::{Case, Role};
@@ -53,10 +53,10 @@ fn stays_up(how: &str) {
     let mut host = Host::with(&[]);
     let watch = Watch::begin(&host);
     let failures = || metric("ttmon_allocation_socket_total{what=\"listen_failures\"}").unwrap_or_default();
-    within(Duration::from_secs(20), "tried again", || failures() >= 2.0);
+    until("tried again", || failures() >= 2.0);
     assert!(UnixStream::connect(ALLOCATIONS).is_ok(), "the recommended place is there");
     squatter.finish();
-    within(Duration::from_secs(60), "listening in /tmp", || host_listens(host.pid()));
+    until("listening in /tmp", || host_listens(host.pid()));
     assert!(host.is_alive());
     watch.finish();
     host.gives_back();

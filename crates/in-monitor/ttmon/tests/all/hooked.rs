@@ -147,8 +147,11 @@ fn banks_follow_what_the_program_does() {
     let blocks = document["blocks"].as_array().unwrap();
     let id = format!("{}.0.1", hooked.process.0.id());
     let of_dram = blocks.iter().filter(|block| block["allocator"] == id.as_str() && block["kind"] == "dram");
-    let told: Vec<_> = of_dram.map(|block| (block["address"].as_str().unwrap(), number(block, "size"), block["free"] == true)).collect();
-    assert_eq!(told, [("0x100040", 512, false), ("0x100240", 1024, true), ("0x100640", 2048, false), ("0x100e40", (1 << 30) - 3584, true)]);
+    let blocks: Vec<_> = of_dram.map(|block| (block["address"].as_str().unwrap(), number(block, "size"), block["free"] == true)).collect();
+    assert_eq!(
+        blocks,
+        [("0x100040", 512, false), ("0x100240", 1024, true), ("0x100640", 2048, false), ("0x100e40", (1 << 30) - 3584, true)]
+    );
     let text = String::from_utf8(hooked.ttmon(&["mem", "--banks"]).stdout).unwrap();
     assert!(text.contains("dram        12     1.0GB     2.5KB"), "{text}");
     assert!(text.contains("not tracked: cb, kernel"), "{text}");

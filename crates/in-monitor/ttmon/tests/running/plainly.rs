@@ -344,8 +344,8 @@ fn children_that_outlive_the_command() {
     let status = running.child.wait().unwrap();
     assert_eq!(status.code(), Some(5));
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr)).map_while(Result::ok);
-    let told = lines.find(|line| line.contains("still running"));
-    assert!(told.is_some_and(|line| line.contains(&format!("pid {daemon}"))));
+    let warning = lines.find(|line| line.contains("still running"));
+    assert!(warning.is_some_and(|line| line.contains(&format!("pid {daemon}"))));
     assert!(is_alive(&daemon));
     let _ = std::process::Command::new("kill").args(["-9", &daemon]).status();
 }

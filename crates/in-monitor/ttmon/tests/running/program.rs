@@ -41,7 +41,7 @@ pub(crate) fn run(script: &str) {
             }
             "wait" => drop(std::io::stdin().lock().read_line(&mut String::new())),
             "sleep" => loop {
-                std::thread::sleep(std::time::Duration::from_secs(1));
+                std::thread::park();
             },
             "cd" => std::env::set_current_dir(rest).unwrap(),
             "pid" => println!("{}", std::process::id()),

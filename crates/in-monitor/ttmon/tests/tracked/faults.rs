@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -48,7 +49,7 @@ fn orphan() {
 }
 
 /// Copies its ledger with a start time that is later by `COPY_LATER`, and executes a program that only holds the copy. Pid and start time
-/// of the process stay the same. So the copy looks like the ledger of a later process with the same pid.
+/// of the process stay the same. So the copy seems to be the ledger of a later process with the same pid.
 fn copy() {
     ttmon_client::report_allocation(0, 44_444, 0, 1);
     let own = fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
@@ -148,7 +149,8 @@ pub(super) fn a_program_stopped_while_it_reports() {
     let pid = Pid::from_child(&program.process.0);
     writeln!(program.process.0.stdin.as_mut().unwrap(), "many 3000000").unwrap();
     for round in 0..10 {
-        std::thread::sleep(std::time::Duration::from_millis(3 * round));
+        let resumed = Instant::now();
+        until("another point", || resumed.elapsed() >= Duration::from_millis(3 * round));
         rustix::process::kill_process(pid, Signal::STOP).unwrap();
         let (first, second) = (program.mem("--buffers"), program.mem("--buffers"));
         let used = |json: &Value| json["allocators"][0]["kinds"]["l1"]["used"].as_u64().unwrap_or(0);

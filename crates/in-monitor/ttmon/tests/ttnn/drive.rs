@@ -116,7 +116,7 @@ fn follow(script: &mut Script, scene: &mut Scene<'_>, case: &Case, outside: Outs
         let name = step["step"].as_str().unwrap_or_default();
         let pid = process_id(&step["pid"]).ok_or("a step without its pid")?;
         script.segments.extend(region::segments(pid));
-        let differences = look(scene, case, outside, &step, pid, folder).map_err(|why| format!("at \"{name}\": {why}"))?;
+        let differences = compare_step(scene, case, outside, &step, pid, folder).map_err(|why| format!("at \"{name}\": {why}"))?;
         if !differences.is_empty() {
             return Err(format!("at \"{name}\": {}", differences.join("; ")));
         }
@@ -146,7 +146,14 @@ fn follow(script: &mut Script, scene: &mut Scene<'_>, case: &Case, outside: Outs
 }
 
 /// Compares one step. Returns the differences.
-fn look(scene: &mut Scene<'_>, case: &Case, outside: Outside<'_>, step: &Value, pid: u32, folder: &Path) -> Result<Vec<String>, String> {
+fn compare_step(
+    scene: &mut Scene<'_>,
+    case: &Case,
+    outside: Outside<'_>,
+    step: &Value,
+    pid: u32,
+    folder: &Path,
+) -> Result<Vec<String>, String> {
     let seen = outside.memory(pid)?;
     let mut differences = if case.started == Started::Untracked { scene.control(&seen) } else { scene.compare(step, &seen) };
     if let Some(child) = process_id(&step["child"]) {

@@ -17,7 +17,7 @@ const NO_PROCESS: i32 = 3;
 pub(crate) struct Outside<'a> {
     pub(crate) chips: &'a Chips,
     pub(crate) rows: Option<&'a Rows>,
-    /// Whether a mesh is visible before its first buffer. If not, a program without buffers may look untracked.
+    /// Whether a mesh is visible before its first buffer. If not, a program without buffers may seem untracked.
     pub(crate) shows_empty: bool,
 }
 

@@ -93,7 +93,7 @@ fn generated_lines_and_dumps_of_the_allocation_socket() {
         assert_eq!(service.stop(), Some(0));
         let text = format!("{}== standard error\n{}", service.output(), service.errors());
         let text = text.replace(service.directory.path().to_str().unwrap(), "DIRECTORY");
-        // Only some users are told by the kernel that a process ends.
+        // Only some users learn from the kernel that a process ends.
         let lines: Vec<&str> = text.lines().filter(|line| !line.contains("Ends of processes")).collect();
         check(&format!("served/{name}"), &lines.join("\n"));
     }

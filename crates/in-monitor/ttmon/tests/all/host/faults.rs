@@ -1,12 +1,12 @@
 //! Faults: history has a gap or a mark, never a wrong value, and /readyz reports them.
 
 use std::fs;
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 use ttmon_sim::{Machine, Spec};
+use ttmon_testing::until;
 
 use crate::start_service;
 
@@ -79,7 +79,8 @@ fn a_service_that_was_stopped_has_a_gap() {
     let service = start_service(&["--sim", "n150", "--interval", "0.5"]);
     service.until("seen", || service.get("/api/v1/history?fields=temperature").json()["points"].as_u64() > Some(0));
     service.signal(rustix::process::Signal::STOP);
-    thread::sleep(Duration::from_millis(2500));
+    let stopped = Instant::now();
+    until("several intervals without a sample", || stopped.elapsed() >= Duration::from_millis(2500));
     service.signal(rustix::process::Signal::CONT);
     service.until("a gap with values on both sides", || {
         let history = service.get("/api/v1/history?since=60&fields=temperature").json();

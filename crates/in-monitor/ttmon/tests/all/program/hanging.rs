@@ -10,8 +10,6 @@ use crate::program::run::{command, root, ttmon_at};
 use crate::screen::start_ttmon;
 use crate::start_service;
 
-const LONG: Duration = Duration::from_secs(10);
-
 fn hang(root: &tempfile::TempDir, path: &str) {
     std::fs::write(root.path().join(".ttmon-faults"), format!("{path}\thang\n")).unwrap();
 }
@@ -20,9 +18,7 @@ fn hang(root: &tempfile::TempDir, path: &str) {
 fn one_field_of_one_device() {
     let root = root("t3k");
     hang(&root, "sys/class/tenstorrent/tenstorrent!1/tt_aiclk");
-    let started = Instant::now();
     let json = ttmon_at(root.path(), "--json --read-timeout 50").json();
-    assert!(started.elapsed() < LONG);
     let devices = json["devices"].as_array().unwrap();
     assert_eq!(devices[1]["missing"]["aiclk_mhz"], "timeout");
     assert_eq!(devices[1]["state"], "ok");
@@ -38,12 +34,10 @@ fn the_whole_machine() {
     let root = root("galaxy");
     let lines: String = (0..32).map(|id| format!("sys/class/tenstorrent/tenstorrent!{id}\thang\n")).collect();
     std::fs::write(root.path().join(".ttmon-faults"), lines).unwrap();
-    let started = Instant::now();
     let mut child = command("--json --read-timeout 50").arg("--root").arg(root.path()).stdout(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     assert!(child.wait().unwrap().success());
-    assert!(started.elapsed() < LONG);
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     for device in json["devices"].as_array().unwrap() {
         assert_eq!((&device["state"], &device["missing"]["temperature"]), (&"unreadable".into(), &"timeout".into()));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ttmon_testing::{Color, Terminal};
+use ttmon_testing::{Color, Terminal, until};
 
 use crate::screen::start_top_with;
 
@@ -59,10 +59,11 @@ fn an_answer_in_time_changes_the_colours() {
 fn a_late_answer_is_neither_a_colour_nor_keys() {
     let mut terminal = asked();
     let since = Instant::now();
-    while since.elapsed() < 2 * LIMIT {
+    until("too late for an answer", || {
         terminal.expect("2", "2 Charts");
         terminal.expect("3", "3 Detail");
-    }
+        since.elapsed() >= 2 * LIMIT
+    });
     terminal.press(LIGHT);
     // If the answer were read as keys, it would show the main view and another device.
     let screen = terminal.expect("?", "Help: ");

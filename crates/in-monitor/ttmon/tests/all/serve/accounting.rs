@@ -18,7 +18,7 @@ fn another_size_at_a_live_address_replaces() {
     assert_eq!(client.usage(0).dram, 0, "a missed free keeps nothing alive");
     let counters = server.counters();
     assert_eq!((&counters["counters"]["replaced"], &counters["counters"]["references"]), (&1.into(), &1.into()));
-    server.says("\"op\":\"replace\"");
+    server.prints("\"op\":\"replace\"");
 }
 
 #[test]
@@ -30,9 +30,9 @@ fn references_are_counted() {
     client.send(&[free(0, 0x10)]);
     assert_eq!(client.usage(0).dram, 0);
     let pid = me();
-    server.says(&format!("✓ [PID {pid}] Allocated 100 bytes of DRAM on device 0 (buffer_id=0x10, ref_count=2)"));
-    server.says(&format!("✗ [PID {pid}] Freed buffer 0x10 on device 0 (100 bytes, ref_count=1 remaining)"));
-    server.says(&format!("✗ [PID {pid}] Freed buffer 0x10 on device 0 (100 bytes, FINAL)"));
+    server.prints(&format!("✓ [PID {pid}] Allocated 100 bytes of DRAM on device 0 (buffer_id=0x10, ref_count=2)"));
+    server.prints(&format!("✗ [PID {pid}] Freed buffer 0x10 on device 0 (100 bytes, ref_count=1 remaining)"));
+    server.prints(&format!("✗ [PID {pid}] Freed buffer 0x10 on device 0 (100 bytes, FINAL)"));
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_free_has_the_size_of_the_entry() {
         event(Type::KernelUnload, 0, 4, 1, 0),
     ]);
     assert_eq!(client.usage(0), Usage::default());
-    server.says("✗ [KERNEL_UNLOAD] Dispatch kernel on Device 0: -9.53674e-05 MB (Total: 0 MB)");
+    server.prints("✗ [KERNEL_UNLOAD] Dispatch kernel on Device 0: -9.53674e-05 MB (Total: 0 MB)");
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn device_numbers_have_no_limit() {
     client.send(&[alloc(8, 1, 5, DRAM), alloc(4711, 1, 6, L1), event(Type::CbAlloc, 100, 1, 7, 0), alloc(-1, 1, 5, DRAM)]);
     assert_eq!((client.usage(8).dram, client.usage(4711).l1, client.usage(100).cb), (5, 6, 7));
     assert_eq!(client.usage(9), Usage::default());
-    server.says("asks for device 9, of which nothing is known");
-    server.says("Invalid device_id -1 - ignoring message");
+    server.prints("asks for device 9, of which nothing is known");
+    server.prints("Invalid device_id -1 - ignoring message");
 }
 
 #[test]
@@ -119,8 +119,8 @@ fn an_allocation_beyond_the_capacity_of_a_known_device_is_refused() {
     client.send(&[alloc(0, 1, 12 << 30, DRAM), alloc(0, 2, (12 << 30) + 1, DRAM), alloc(0, 3, 64 << 20, L1), alloc(0, 4, 1 << 30, L1)]);
     let usage = client.usage(0);
     assert_eq!((usage.dram, usage.l1), (12 << 30, 64 << 20));
-    server.says("⚠️  Invalid size 12884901889 - ignoring message");
-    server.says("⚠️  Invalid size 1073741824 - ignoring message");
+    server.prints("⚠️  Invalid size 12884901889 - ignoring message");
+    server.prints("⚠️  Invalid size 1073741824 - ignoring message");
     // The capacity of an unknown device is unknown, so nothing is refused.
     client.send(&[alloc(77, 1, 200 << 30, DRAM)]);
     assert_eq!(client.usage(77).dram, 200 << 30);
@@ -159,5 +159,5 @@ fn figures_of_each_process_are_in_ttmon_mem() {
 fn a_free_of_an_earlier_allocation_is_reported() {
     let server = Server::start();
     server.connect().send(&[free(0, 0x77)]).usage(0);
-    server.says(&format!("⚠ [PID {}] Deallocation for unknown buffer 0x77 on device 0 (allocated before tracking started)", me()));
+    server.prints(&format!("⚠ [PID {}] Deallocation for unknown buffer 0x77 on device 0 (allocated before tracking started)", me()));
 }

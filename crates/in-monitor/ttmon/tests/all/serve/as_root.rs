@@ -75,11 +75,11 @@ fn a_full_state_directory_refuses_only_new_entries() {
     assert!(taken > 0 && taken < MANY, "{taken}");
     let refused = counters["counters"]["memory_refused"].as_u64().unwrap();
     assert_eq!((counters["counters"]["allocations"].as_u64(), taken + refused), (Some(taken), MANY), "{counters}");
-    server.says("is full - ignoring message");
+    server.prints("is full - ignoring message");
     // Another process cannot add any entry, and gets a message with a remedy.
     let mut other = Other::connect(&server);
-    other.says(&[alloc(0, 1, 1, DRAM)]);
-    server.says("make room there");
+    other.prints(&[alloc(0, 1, 1, DRAM)]);
+    server.prints("make room there");
     // A server that is killed and started again on the full directory has all entries.
     server.kill();
     server.start_again();
@@ -96,7 +96,7 @@ fn a_full_state_directory_refuses_only_new_entries() {
     small.grow();
     other.order("again");
     server.until("it goes on", || {
-        other.says(&[alloc(0, 1, 5, DRAM)]);
+        other.prints(&[alloc(0, 1, 5, DRAM)]);
         server.usage(0).dram == 5
     });
 }
@@ -109,15 +109,15 @@ fn dumps_over_the_socket_obey_the_access_rules() {
     let server = Server::with(&["-q"]);
     let program = copied(&std::env::current_exe().unwrap(), server.directory.path());
     let mut own = Other::connect(&server);
-    own.says(&[alloc(0, 0xABC0, 1024, DRAM)]);
+    own.prints(&[alloc(0, 0xABC0, 1024, DRAM)]);
     let mut stranger = Other::from(other_command_of(&server, &program, 65_534));
-    stranger.says(&[alloc(0, 0xDEF0, 2048, DRAM)]);
+    stranger.prints(&[alloc(0, 0xDEF0, 2048, DRAM)]);
     let seen = stranger.order("dump");
     assert!(seen.contains("  DRAM: 2 buffers, 0.00292969 MB total|    - Buffer 0xdef0: 2 KB"), "{seen}");
     assert!(seen.contains("|    - 1 of other users: 1 KB|") && !seen.contains("0xabc0"), "{seen}");
     let whole = own.order("dump");
     assert!(whole.contains("0xabc0") && whole.contains("0xdef0"), "{whole}");
     // The output of the service itself has all buffers, because only the operator reads it.
-    stranger.says(&[Request::new(ttmon_allocation_server::protocol::Type::DumpRemaining)]);
-    server.says("Buffer 0xabc0: 1 KB");
+    stranger.prints(&[Request::new(ttmon_allocation_server::protocol::Type::DumpRemaining)]);
+    server.prints("Buffer 0xabc0: 1 KB");
 }

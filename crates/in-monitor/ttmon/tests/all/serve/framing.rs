@@ -72,7 +72,7 @@ fn garbage_closes_only_its_own_connection() {
         assert!(client.is_closed());
     }
     assert_eq!(good.usage(0).dram, 100);
-    server.says(&format!("[PID {}] connection closed: not the allocation protocol", me()));
+    server.prints(&format!("[PID {}] connection closed: not the allocation protocol", me()));
 }
 
 #[test]
@@ -172,6 +172,6 @@ fn messages_of_servers_are_odd_and_harmless() {
     let mut client: Client = server.connect();
     client.send(&[Request::new(Type::Response), Request::new(Type::DeviceInfoResponse), alloc(0, 1, 9, DRAM)]);
     assert_eq!(client.usage(0).dram, 9);
-    server.says("Unknown message type: 4");
-    server.says("Unknown message type: 7");
+    server.prints("Unknown message type: 4");
+    server.prints("Unknown message type: 7");
 }

@@ -1,9 +1,10 @@
 //! Which process an entry belongs to, and when it ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ttmon_allocation_server::protocol::{Request, Type};
-use ttmon_testing::copied;
+use ttmon_testing::{copied, until};
 
 use crate::serve::server::{DRAM, HASTY, L1, Other, Server, alloc, event, free, hex, ledgers, other_command, other_command_of};
 
@@ -11,12 +12,12 @@ use crate::serve::server::{DRAM, HASTY, L1, Other, Server, alloc, event, free, h
 fn equal_addresses_of_two_processes_are_two_buffers() {
     let server = Server::start();
     let (mut one, mut two) = (Other::connect(&server), Other::connect(&server));
-    one.says(&[alloc(0, 0x1000, 100, DRAM)]);
-    two.says(&[alloc(0, 0x1000, 30, DRAM)]);
+    one.prints(&[alloc(0, 0x1000, 100, DRAM)]);
+    two.prints(&[alloc(0, 0x1000, 30, DRAM)]);
     assert_eq!(server.usage(0).dram, 130);
     one.kill();
     server.until("the first one's go", || server.usage(0).dram == 30);
-    two.says(&[free(0, 0x1000)]);
+    two.prints(&[free(0, 0x1000)]);
     assert_eq!(server.usage(0).dram, 0);
 }
 
@@ -52,7 +53,7 @@ fn a_newer_circular_buffer_does_not_change_a_free() {
 fn the_pid_of_another_process_is_only_a_label() {
     let server = Server::start();
     let mut victim = Other::connect(&server);
-    victim.says(&[alloc(0, 0x1000, 100, DRAM)]);
+    victim.prints(&[alloc(0, 0x1000, 100, DRAM)]);
     let mut liar = Other::connect(&server);
     let theirs = |request: Request| Request { process_id: victim.pid(), ..request };
     liar.sends(&[theirs(alloc(0, 0x2000, 40, DRAM)), theirs(free(0, 0x1000))]);
@@ -73,7 +74,7 @@ fn a_process_of_another_user_is_alive() {
     let server = Server::start();
     let program = copied(&std::env::current_exe().unwrap(), server.directory.path());
     let mut other = Other::from(other_command_of(&server, &program, 65_534));
-    other.says(&[alloc(0, 1, 64, DRAM)]);
+    other.prints(&[alloc(0, 1, 64, DRAM)]);
     assert_eq!(server.usage(0).dram, 64);
     other.kill();
     server.until("it ended", || server.usage(0).dram == 0);
@@ -83,7 +84,7 @@ fn a_process_of_another_user_is_alive() {
 fn a_reused_pid_takes_nothing_over() {
     let mut server = Server::start();
     let mut other = Other::connect(&server);
-    other.says(&[alloc(0, 1, 64, DRAM)]);
+    other.prints(&[alloc(0, 1, 64, DRAM)]);
     server.kill();
     let names = ledgers(&server);
     let name = names.iter().find(|name| name.starts_with(&format!("{}-", other.pid()))).unwrap();
@@ -111,7 +112,7 @@ fn a_message_without_a_pid_makes_no_entry() {
 fn a_zombie_is_dead() {
     let server = Server::start();
     let mut other = Other::connect(&server);
-    other.says(&[alloc(0, 1, 64, DRAM)]);
+    other.prints(&[alloc(0, 1, 64, DRAM)]);
     other.child.kill().unwrap();
     // No process waits for this child, so it stays a zombie.
     server.until("it is dead", || server.usage(0).dram == 0);
@@ -142,11 +143,11 @@ fn a_pid_of_another_namespace_is_its_own() {
 fn the_end_of_a_connection_frees_nothing() {
     let server = Server::start();
     let mut other = Other::connect(&server);
-    other.says(&[alloc(0, 1, 64, DRAM)]);
+    other.prints(&[alloc(0, 1, 64, DRAM)]);
     other.order("close");
     assert_eq!(server.usage(0).dram, 64);
     other.order("again");
-    other.says(&[free(0, 1), alloc(0, 2, 5, DRAM)]);
+    other.prints(&[free(0, 1), alloc(0, 2, 5, DRAM)]);
     assert_eq!(server.usage(0).dram, 5, "over any of its connections");
     other.kill();
     server.until("its end does", || server.usage(0).dram == 0);
@@ -174,7 +175,8 @@ fn messages_behind_a_query_count() {
     let server = Server::with(&["--quiet"]);
     for round in 1..=5 {
         // Wait until the data of other sources is too old for an answer.
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        let sent = Instant::now();
+        until("data that is too old", || sent.elapsed() >= Duration::from_millis(300));
         server.connect().send(&[Request::new(Type::Query), alloc(0, round, 64, DRAM), Request::new(Type::Query), alloc(1, round, 1, DRAM)]);
         server.until("both", || (server.usage(0).dram, server.usage(1).dram) == (round * 64, round));
     }
@@ -184,7 +186,7 @@ fn messages_behind_a_query_count() {
 fn a_forked_child_owns_its_entries() {
     let server = Server::start();
     let mut parent = Other::connect(&server);
-    parent.says(&[alloc(0, 1, 100, DRAM)]);
+    parent.prints(&[alloc(0, 1, 100, DRAM)]);
     let child: u32 = parent.order(&format!("child {}", hex(&alloc(0, 1, 30, DRAM)))).parse().unwrap();
     assert_eq!(server.usage(0).dram, 130);
     let json = server.ttmon_json(&["mem", "--json", "--pid", &child.to_string()]);
@@ -200,7 +202,7 @@ fn a_forked_child_owns_its_entries() {
 fn the_last_messages_of_a_child_are_not_its_parents() {
     let server = Server::with(&["--log", "json"]);
     let mut parent = Other::connect(&server);
-    parent.says(&[alloc(0, 1, 100, DRAM)]);
+    parent.prints(&[alloc(0, 1, 100, DRAM)]);
     let child: i32 = parent.order(&format!("child {}", hex(&alloc(0, 1, 30, DRAM)))).parse().unwrap();
     parent.order("end-child");
     server.until("the child's go", || server.usage(0).dram == 100);
@@ -217,12 +219,12 @@ fn messages_after_the_end_are_reported_only_of_others() {
     let mut other = Other::connect(&server);
     let (own, stranger) = (other.pid(), 4_194_303);
     let under = |id: u64, pid: i32| hex(&Request { process_id: pid, ..alloc(0, id, 64, DRAM) });
-    other.says(&[alloc(0, 1, 64, DRAM)]);
+    other.prints(&[alloc(0, 1, 64, DRAM)]);
     other.order(&format!("child {}{}{}{}", hex(&alloc(0, 2, 1, DRAM)), under(3, own), under(4, own), under(5, stranger)));
     other.kill();
     server.until("its end is known", || server.usage(0).dram == 1);
     std::fs::write(server.path("go"), "").unwrap();
-    server.says(&format!("[PID {stranger}] not tracked: process {own}, whose connection it uses, has ended"));
+    server.prints(&format!("[PID {stranger}] not tracked: process {own}, whose connection it uses, has ended"));
     assert_eq!(server.counters()["counters"]["of_the_dead"], 3);
     assert_eq!(server.errors().matches("not tracked").count(), 1, "{}", server.errors());
 }
@@ -233,7 +235,7 @@ fn messages_after_the_end_are_reported_only_of_others() {
 fn a_parent_frees_no_entries_of_a_child_with_its_own_connection() {
     let server = Server::with(&["--log", "json"]);
     let mut child = Other::connect(&server);
-    child.says(&[alloc(0, 1, 100, DRAM)]);
+    child.prints(&[alloc(0, 1, 100, DRAM)]);
     let theirs = |request: Request| Request { process_id: child.pid(), ..request };
     server.connect().send(&[theirs(free(0, 1)), theirs(alloc(0, 2, 40, DRAM))]).usage(0);
     assert_eq!(server.usage(0).dram, 140, "nothing of the child's was freed");
@@ -263,7 +265,7 @@ fn bytes_of_ended_processes_are_not_answered_under_load() {
         let answers: Vec<(u64, u64)> = (0..50)
             .map(|round| {
                 let mut other = Other::connect(&server);
-                other.says(&[alloc(0, round, 64, DRAM)]);
+                other.prints(&[alloc(0, round, 64, DRAM)]);
                 let before = asker.usage(0).dram;
                 other.kill();
                 (before, asker.usage(0).dram)
@@ -279,7 +281,7 @@ fn bytes_of_ended_processes_are_not_answered() {
     let server = Server::start();
     for round in 0..20 {
         let mut other = Other::connect(&server);
-        other.says(&[alloc(0, round, 64, DRAM)]);
+        other.prints(&[alloc(0, round, 64, DRAM)]);
         let mut asker = server.connect();
         assert_eq!(asker.usage(0).dram, 64);
         other.kill();

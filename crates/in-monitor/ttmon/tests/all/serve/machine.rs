@@ -9,9 +9,9 @@ use crate::serve::server::{DRAM, Server, alloc, me};
 #[test]
 fn the_capacities_of_devices_are_answered() {
     let server = Server::with(&["--sim", "n300,idle"]);
-    server.says("Device 0: Wormhole_B0 (12GB DRAM, 91MB L1) [Local]");
-    server.says("Device 1: Wormhole_B0 (12GB DRAM, 91MB L1) [Remote]");
-    server.says("   Total: 2 device(s) detected");
+    server.prints("Device 0: Wormhole_B0 (12GB DRAM, 91MB L1) [Local]");
+    server.prints("Device 1: Wormhole_B0 (12GB DRAM, 91MB L1) [Remote]");
+    server.prints("   Total: 2 device(s) detected");
     let mut client = server.connect();
     assert_eq!((client.info(-1).devices, client.info(-1).is_available), (2, true));
     let info = client.info(0);
@@ -30,7 +30,7 @@ fn devices_are_metal_ids() {
     let mut command = crate::serve::server::other_command(&server);
     command.env("TT_VISIBLE_DEVICES", "2");
     let mut other = crate::serve::server::Other::from(command);
-    other.says(&[alloc(0, 1, 4096, DRAM)]);
+    other.prints(&[alloc(0, 1, 4096, DRAM)]);
     let mut client = server.connect();
     assert_eq!((client.usage(0).dram, client.usage(2).dram), (0, 4096), "its device 0 is the machine's 2");
 }
@@ -42,7 +42,7 @@ fn mock_chips_are_none_of_the_machine_s() {
     let mut command = crate::serve::server::other_command(&server);
     command.env("TT_METAL_SIMULATOR", "/somewhere");
     let mut mock = crate::serve::server::Other::from(command);
-    mock.says(&[alloc(0, 1, 4096, DRAM)]);
+    mock.prints(&[alloc(0, 1, 4096, DRAM)]);
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 100, DRAM)]);
     assert_eq!(client.usage(0).dram, 100);
@@ -82,7 +82,7 @@ fn a_remote_chip_without_a_number_is_not_answered_as_nothing() {
     client.send(&[alloc(6, 1, 4096, DRAM)]);
     assert_eq!(client.usage(6).dram, 4096);
     assert!(!client.info(8).is_available);
-    server.says("asks for device 8, of which nothing is known");
+    server.prints("asks for device 8, of which nothing is known");
 }
 
 /// A number refers to a device in the view of its process. In another view the same number is another device.
@@ -92,9 +92,9 @@ fn numbers_of_different_views_are_not_added() {
     let mut command = crate::serve::server::other_command(&server);
     command.env("TT_VISIBLE_DEVICES", "1");
     let mut other = crate::serve::server::Other::from(command);
-    other.says(&[alloc(0, 1, 4096, DRAM)]);
+    other.prints(&[alloc(0, 1, 4096, DRAM)]);
     let mut same = crate::serve::server::Other::connect(&server);
-    same.says(&[alloc(0, 1, 10, DRAM)]);
+    same.prints(&[alloc(0, 1, 10, DRAM)]);
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 100, DRAM)]);
     assert_eq!(client.usage(0).dram, 110);
@@ -104,10 +104,10 @@ fn numbers_of_different_views_are_not_added() {
 #[test]
 fn without_devices_it_tracks_anyway() {
     let server = Server::start();
-    server.says("🚀 Allocation Server started");
-    server.says(&format!("   Listening on: {}", server.socket().display()));
+    server.prints("🚀 Allocation Server started");
+    server.prints(&format!("   Listening on: {}", server.socket().display()));
     let mut client = server.connect();
-    server.says("   No devices detected\n   Server will track allocations anyway");
+    server.prints("   No devices detected\n   Server will track allocations anyway");
     assert_eq!((client.info(-1).devices, client.info(-1).is_available), (0, false));
 }
 
@@ -157,7 +157,7 @@ fn a_ledger_of_its_own_is_not_counted_twice() {
     server.until("it ended", || server.usage(device).dram == 0);
     // The service received the ledger and keeps it.
     server.signal(ttmon_testing::Signal::USR1);
-    server.says(&format!("PID {} (", program.id()));
+    server.prints(&format!("PID {} (", program.id()));
 }
 
 /// Not a test. The code of a child process.

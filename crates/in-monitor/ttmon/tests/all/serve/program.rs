@@ -43,7 +43,7 @@ fn a_private_state_directory_on_a_disk_is_used_with_a_warning() {
         tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o755)).tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let state = disk.path().join("state");
     let mut server = Server::with(&["--here", "--state-dir", state.to_str().unwrap()]);
-    server.says("is not on tmpfs");
+    server.prints("is not on tmpfs");
     let mut client = server.connect();
     // No other program of this machine uses this number.
     let device = me();
@@ -57,7 +57,7 @@ fn a_private_state_directory_on_a_disk_is_used_with_a_warning() {
     assert!(found().contains("\"used\": 4096") || found().contains("\"used\":4096"), "{}", found());
     server.kill();
     server.start_again();
-    server.says("Took over 1 entries of 1 process from");
+    server.prints("Took over 1 entries of 1 process from");
     assert_eq!(server.usage(device).dram, 4096);
 }
 
@@ -105,14 +105,14 @@ fn new_clients_are_refused_until_descriptors_are_free() {
     let mut kept = server.connect();
     kept.send(&[alloc(0, 1, 5, DRAM)]);
     assert_eq!(kept.usage(0).dram, 5);
-    let crowd: Vec<UnixStream> = (0..300).map_while(|_| UnixStream::connect(server.socket()).ok()).collect();
+    let connections: Vec<UnixStream> = (0..300).map_while(|_| UnixStream::connect(server.socket()).ok()).collect();
     assert_eq!(kept.usage(0).dram, 5, "who was there is served");
-    let shed = crowd.iter().rev().take(1).all(|stream| {
+    let shed = connections.iter().rev().take(1).all(|stream| {
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         matches!((&*stream).read(&mut [0; 1]), Ok(0) | Err(_))
     });
-    assert!(shed, "the last of {} is rejected", crowd.len());
-    drop(crowd);
+    assert!(shed, "the last of {} is rejected", connections.len());
+    drop(connections);
     server.until("it recovers", || {
         let mut stream = UnixStream::connect(server.socket()).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -181,17 +181,17 @@ fn signals_under_load_lose_nothing() {
     assert_eq!(client.usage(0).dram, 10_000);
     assert_eq!(server.counters()["entries"], 10_000);
     assert_eq!(server.stop(), Some(0));
-    server.says("Allocation Server stopped");
+    server.prints("Allocation Server stopped");
 }
 
 #[test]
 fn statistics_are_sums_over_all_processes() {
     let server = Server::with(&["-q"]);
     let mut other = Other::connect(&server);
-    other.says(&[alloc(0, 1, 1024, DRAM), event(Type::CbAlloc, 1, 7, 2048, 0)]);
+    other.prints(&[alloc(0, 1, 1024, DRAM), event(Type::CbAlloc, 1, 7, 2048, 0)]);
     server.connect().send(&[alloc(0, 1, 512, DRAM), alloc(0, 2, 64, L1)]).usage(0);
     server.signal(Signal::USR1);
-    server.says(
+    server.prints(
         "📊 Current Statistics:\n  Device 0:\n    Buffers: 3\n    DRAM: 1536 bytes (1.5 KB)\n    L1: 64 bytes (0.0625 KB)\n    \
          Total: 1600 bytes\n  Device 1:\n    Buffers: 0\n    DRAM: 0 bytes (0 KB)\n    L1: 0 bytes (0 KB)\n    CB: 2048 bytes (2 KB)\n    \
          Total: 0 bytes\n  Active allocations: 4\n  Processes: 2, ",
@@ -203,8 +203,8 @@ fn quiet_keeps_dumps_and_warnings() {
     let server = Server::with(&["-q"]);
     let mut client = server.connect();
     client.send(&[alloc(0, 1, 5, DRAM), alloc(-1, 1, 1, DRAM), Request::new(Type::DumpRemaining)]).usage(0);
-    server.says("📋 DUMP_REMAINING complete.");
-    server.says("⚠️  Invalid device_id -1 - ignoring message");
+    server.prints("📋 DUMP_REMAINING complete.");
+    server.prints("⚠️  Invalid device_id -1 - ignoring message");
     assert!(!server.output().contains("Allocated 5 bytes"), "{}", server.output());
 }
 
@@ -213,7 +213,7 @@ fn requested_dumps_are_printed() {
     let server = Server::with(&["-q"]);
     let mut client = server.connect_in(Size::B72);
     client.send(&[Request::new(Type::DumpRemaining)]);
-    server.says("✓ No buffers remaining - perfect cleanup!");
+    server.prints("✓ No buffers remaining - perfect cleanup!");
     let mut client = server.connect();
     client.send(&[
         alloc(1, 0x20, 1 << 20, DRAM),
@@ -222,7 +222,7 @@ fn requested_dumps_are_printed() {
         Request::new(Type::DumpKernels),
     ]);
     client.usage(0);
-    server.says("📋 DUMP_KERNELS complete.");
+    server.prints("📋 DUMP_KERNELS complete.");
     let pid = me();
     let box_of = |title: &str| format!("╔{0}╗\n║           {title}                       ║\n╚{0}╝\n", "═".repeat(62));
     let expected = format!(
@@ -253,7 +253,7 @@ fn a_flood_of_dump_requests_causes_a_few_dumps() {
     let mut text = String::new();
     asker.read_to_string(&mut text).unwrap();
     assert!(text.contains("Total tracked allocations: 1000"), "{text}");
-    server.says("📋 DUMP_REMAINING complete.");
+    server.prints("📋 DUMP_REMAINING complete.");
     let dumps = server.output().matches("DUMP_REMAINING complete").count();
     assert!(dumps < 1000, "{dumps}");
 }
@@ -266,18 +266,18 @@ fn a_dump_needs_no_state_directory() {
     client.send(&[alloc(0, 1, 1, DRAM)]).usage(0);
     std::fs::remove_dir_all(server.state()).unwrap();
     client.send(&[Request::new(Type::DumpRemaining)]);
-    server.says("Total remaining buffers: 1");
+    server.prints("Total remaining buffers: 1");
 }
 
 #[test]
 fn the_end_of_a_process_is_reported_at_once() {
     let server = Server::start();
-    server.says("Ends of processes are noticed at once");
+    server.prints("Ends of processes are noticed at once");
     let mut other = Other::connect(&server);
-    other.says(&[alloc(0, 1, 1 << 20, DRAM)]);
+    other.prints(&[alloc(0, 1, 1 << 20, DRAM)]);
     let pid = other.pid();
     other.kill();
-    server.says(&format!(
+    server.prints(&format!(
         "\n⚠️  Detected dead processes, cleaning up orphaned buffers...\n   PID {pid} is dead, removing its buffers...\n   ✓ Removed 1 buffers (1 \
          MB) from PID {pid}\n\n"
     ));

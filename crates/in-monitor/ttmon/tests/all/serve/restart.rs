@@ -10,12 +10,12 @@ use crate::serve::server::{DRAM, Other, Server, alloc, free, ledgers, me};
 fn a_ledger_of_another_version_is_left_alone() {
     let mut server = Server::start();
     let mut other = Other::connect(&server);
-    other.says(&[alloc(0, 1, 30, DRAM)]);
+    other.prints(&[alloc(0, 1, 30, DRAM)]);
     server.kill();
     let name = ledgers(&server).into_iter().find(|name| name.starts_with(&format!("{}-", other.pid()))).unwrap();
     std::fs::write(server.state().join(&name), "of another version").unwrap();
     server.start_again();
-    server.says("1 ledgers of live processes are another version's or machine's, and are left alone");
+    server.prints("1 ledgers of live processes are another version's or machine's, and are left alone");
     assert_eq!(server.usage(0).dram, 0);
     assert!(ledgers(&server).contains(&name));
 }
@@ -25,12 +25,12 @@ fn a_ledger_of_another_version_is_left_alone() {
 fn another_simulated_machine_takes_over_nothing() {
     let mut server = Server::with(&["--sim", "n300,idle"]);
     let mut other = Other::connect(&server);
-    other.says(&[alloc(0, 1, 30, DRAM)]);
+    other.prints(&[alloc(0, 1, 30, DRAM)]);
     assert_eq!(server.usage(0).dram, 30);
     server.kill();
     let kept = ledgers(&server);
     server.start_again();
-    server.says("1 ledgers of live processes are another version's or machine's, and are left alone");
+    server.prints("1 ledgers of live processes are another version's or machine's, and are left alone");
     assert_eq!((server.usage(0).dram, ledgers(&server)), (0, kept));
 }
 
@@ -40,14 +40,14 @@ fn confirmed_entries_are_there_after_a_kill() {
     let mut mine = server.connect();
     mine.send(&[alloc(0, 1, 100, DRAM), alloc(0, 1, 100, DRAM), alloc(3, 9, 7, 1)]).usage(0);
     let mut other = Other::connect(&server);
-    other.says(&[alloc(0, 1, 30, DRAM)]);
+    other.prints(&[alloc(0, 1, 30, DRAM)]);
     let mut gone = Other::connect(&server);
-    gone.says(&[alloc(0, 1, 500, DRAM)]);
+    gone.prints(&[alloc(0, 1, 500, DRAM)]);
     server.kill();
     gone.kill();
     server.start_again();
-    server.says("Took over 3 entries of 2 processes from an earlier server");
-    server.says("Removed what an earlier server kept of 1 process, now ended");
+    server.prints("Took over 3 entries of 2 processes from an earlier server");
+    server.prints("Removed what an earlier server kept of 1 process, now ended");
     let mut mine = server.connect();
     assert_eq!((mine.usage(0).dram, mine.usage(3).l1), (130, 7), "the dead one's are not there");
     mine.send(&[free(0, 1)]);
@@ -78,7 +78,7 @@ fn killed_under_load_it_loses_nothing_it_confirmed() {
     let mut random = 7_u64;
     for round in 0..kills {
         let mut bystander = Other::connect(&server);
-        bystander.says(&[alloc(1, 1, 64, DRAM)]);
+        bystander.prints(&[alloc(1, 1, 64, DRAM)]);
         let mut client = server.connect();
         for _ in 0..20 {
             let batch: Vec<Request> = (0..50)

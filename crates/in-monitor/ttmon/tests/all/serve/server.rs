@@ -64,7 +64,7 @@ impl Server {
     }
 
     /// Waits for a line of its output.
-    pub(crate) fn says(&self, text: &str) {
+    pub(crate) fn prints(&self, text: &str) {
         self.until(text, || self.output().contains(text) || self.errors().contains(text));
     }
 
@@ -213,7 +213,7 @@ impl Other {
     }
 
     /// Sends these messages with its own pid.
-    pub(crate) fn says(&mut self, requests: &[Request]) {
+    pub(crate) fn prints(&mut self, requests: &[Request]) {
         let own: Vec<Request> = requests.iter().map(|request| Request { process_id: self.pid(), ..*request }).collect();
         self.sends(&own);
     }

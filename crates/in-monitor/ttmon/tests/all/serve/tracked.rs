@@ -89,14 +89,14 @@ fn event_lines_of_a_program_with_a_ledger() {
     let mut program = Program::start(&server);
     let (pid, device) = (program.pid(), device(&server));
     program.does("allocate");
-    server.says(&format!("✓ [PID {pid}] Allocated 1000 bytes of DRAM on device {device} (buffer_id=0x1000)\n"));
-    server.says(&format!("✓ [PID {pid}] Allocated 4096 bytes of L1 on device {device} (buffer_id=0x2000)\n"));
-    server.says(&format!("✓ [KERNEL_LOAD] Fabric kernel on Device {device}: +0.0546875 MB (Total: 0.0546875 MB)\n"));
-    server.says(&format!("✓ [CB_ALLOC] Device {device}: +0.0625 MB (Total: 0.0625 MB)\n"));
+    server.prints(&format!("✓ [PID {pid}] Allocated 1000 bytes of DRAM on device {device} (buffer_id=0x1000)\n"));
+    server.prints(&format!("✓ [PID {pid}] Allocated 4096 bytes of L1 on device {device} (buffer_id=0x2000)\n"));
+    server.prints(&format!("✓ [KERNEL_LOAD] Fabric kernel on Device {device}: +0.0546875 MB (Total: 0.0546875 MB)\n"));
+    server.prints(&format!("✓ [CB_ALLOC] Device {device}: +0.0625 MB (Total: 0.0625 MB)\n"));
     program.does("free");
-    server.says(&format!("✗ [PID {pid}] Freed buffer 0x1000 on device {device} (1000 bytes, FINAL)\n"));
+    server.prints(&format!("✗ [PID {pid}] Freed buffer 0x1000 on device {device} (1000 bytes, FINAL)\n"));
     program.ends();
-    server.says(&format!("   PID {pid} is dead, removing its buffers...\n   ✓ Removed 1 buffers (0.00390625 MB) from PID {pid}\n"));
+    server.prints(&format!("   PID {pid} is dead, removing its buffers...\n   ✓ Removed 1 buffers (0.00390625 MB) from PID {pid}\n"));
     let once = format!("[PID {pid}] Allocated 1000 bytes");
     assert_eq!(server.output().matches(&once).count(), 1, "{}", server.output());
 }
@@ -111,7 +111,7 @@ fn event_lines_of_a_short_program() {
     program.does("free");
     program.ends();
     let (pid, device) = (program.pid(), device(&server));
-    server.says(&format!("✗ [PID {pid}] Freed buffer 0x1000 on device {device} (1000 bytes, FINAL)\n"));
+    server.prints(&format!("✗ [PID {pid}] Freed buffer 0x1000 on device {device} (1000 bytes, FINAL)\n"));
 }
 
 /// The server is stopped meanwhile, so that it receives the ledger of a program that has ended.
@@ -126,7 +126,7 @@ fn event_lines_of_a_program_that_ended_before_its_ledger_was_received() {
     program.does("free");
     program.ends();
     server.signal(Signal::CONT);
-    server.says(&format!("✗ [PID {}] Freed buffer 0x1000 on device {device} (1000 bytes, FINAL)\n", program.pid()));
+    server.prints(&format!("✗ [PID {}] Freed buffer 0x1000 on device {device} (1000 bytes, FINAL)\n", program.pid()));
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn event_lines_of_a_flood_are_counted() {
     let server = Server::with(&["--here", "--interval", "0.2"]);
     let mut program = Program::start(&server);
     program.does("flood");
-    server.says(&format!("⚠ [PID {}] ", program.pid()));
-    server.says("more events are not shown: too many at once\n");
+    server.prints(&format!("⚠ [PID {}] ", program.pid()));
+    server.prints("more events are not shown: too many at once\n");
     let of_program = format!("✓ [PID {}] Allocated", program.pid());
     assert!(server.output().matches(&of_program).count() < 20_000);
 }
@@ -163,8 +163,8 @@ fn dumps_list_a_program_with_a_ledger() {
         "{text}"
     );
     server.connect().send(&[Request::new(Type::DumpRemaining), Request::new(Type::DumpKernels)]);
-    server.says(&expected);
-    server.says(&format!("  │   Owner PID: {pid}\n"));
+    server.prints(&expected);
+    server.prints(&format!("  │   Owner PID: {pid}\n"));
     assert!(!server.output().contains("Allocated 1000 bytes"), "{}", server.output());
     program.ends();
     assert!(!dump(&server.socket()).contains(&format!("PID {pid}")), "a process that ended has nothing");
