@@ -143,8 +143,8 @@ fn scanning_threads_have_only_the_right_to_read() {
     // The service reads ledgers of other users at the first request.
     let mut peer = std::os::unix::net::UnixStream::connect(service.path("alloc.sock")).expect("a connection");
     std::io::Write::write_all(&mut peer, b"\n").expect("a request");
-    service.until("a sample for the socket", || is_restricted("intake-sampler"));
-    for name in ["scan", "intake-sampler"] {
+    service.until("a sample for the socket", || is_restricted("alloc-sampler"));
+    for name in ["scan", "alloc-sampler"] {
         assert_restricted(&status(name).expect("a thread"), KEPT_BY_SCAN);
     }
     assert!(status("http").is_some_and(|status| status.contains("Seccomp:\t0\n")), "only these");
