@@ -14,13 +14,14 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use ttmon_deep::image::{Image, text};
 use ttmon_deep::{Session, Tile, decode, encode};
 use ttmon_model::Arch;
+use ttmon_os::frame::FrameInput;
 
 /// The image of the chip.
 static IMAGE: LazyLock<File> = LazyLock::new(|| memfd_create("image", MemfdFlags::CLOEXEC).expect("a memfd").into());
 
 // The first byte chooses the architecture; each 12 bytes that follow are a word: where it is (0 to 5, below), an offset, the word.
 fuzz_target!(|input: &[u8]| {
-    let _ = decode(input);
+    let _ = decode(FrameInput(input));
     let Some((first, rest)) = input.split_first() else { return };
     let arch = if first & 1 == 0 { Arch::Wormhole } else { Arch::Blackhole };
     let (arc, base) = if first & 1 == 0 { (Tile { x: 0, y: 10 }, 0x8_0000_0000) } else { (Tile { x: 8, y: 0 }, 0) };
@@ -45,6 +46,6 @@ fuzz_target!(|input: &[u8]| {
     let mut session = Session::new(image, arch);
     for turn in 0..3 {
         let sample = session.sample(Duration::from_millis(500 * turn), Some(true), Duration::ZERO);
-        assert_eq!(decode(&encode(&sample)), Some(sample));
+        assert_eq!(decode(encode(&sample).body()), Some(sample));
     }
 });

@@ -1,7 +1,7 @@
 //! Starts the reading processes and requests samples from them.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use ttmon_model::deep::DeepSample;
 use ttmon_model::{Arch, Missing, Reading};
+use ttmon_os::frame::FrameBuffer;
 
 use crate::process::{READER_NAME, SIMULATED};
 use crate::wire::{SAMPLE_BYTES_MAX, decode};
@@ -83,7 +84,7 @@ struct Running {
     is_pending: bool,
     /// Whether the request belongs to an earlier sample, so that its answer is dropped.
     is_late: bool,
-    answer: Vec<u8>,
+    answer: FrameBuffer,
     has_answered: bool,
 }
 
@@ -98,7 +99,6 @@ impl Reader {
         running.is_late = running.is_pending;
         if !running.is_pending {
             running.is_pending = running.stream.write_all(b"?").is_ok();
-            running.answer.clear();
         }
     }
 
@@ -129,7 +129,14 @@ impl Running {
         command.arg0(READER_NAME).args([&chip.node, &chip.pids, &chip.grace]).arg(chip.arch.name());
         command.args(chip.is_simulated.then_some(SIMULATED));
         command.env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { child: command.spawn()?, stream: ours, is_pending: false, is_late: false, answer: Vec::new(), has_answered: false })
+        Ok(Self {
+            child: command.spawn()?,
+            stream: ours,
+            is_pending: false,
+            is_late: false,
+            answer: FrameBuffer::default(),
+            has_answered: false,
+        })
     }
 
     /// Returns the answer, if it arrives in time. An error means that the process cannot be used any more.
@@ -137,26 +144,17 @@ impl Running {
         if !self.is_pending {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        loop {
-            let length = self.answer.first_chunk().map(|length| u32::from_le_bytes(*length) as usize);
-            if length.is_some_and(|length| length > SAMPLE_BYTES_MAX) {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            if let Some(sample) = length.and_then(|length| self.answer.get(4..4 + length)) {
+        // A socket does not accept a timeout of zero. If the time is over, one last read is tried.
+        let left = timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
+        self.stream.set_read_timeout(Some(left))?;
+        // An answer is written in one piece and fits into the socket, so it is read as a whole or not at all.
+        match self.answer.read_from(&mut self.stream, SAMPLE_BYTES_MAX) {
+            Ok(sample) => {
                 (self.is_pending, self.has_answered) = (false, true);
-                return decode(sample).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into());
+                decode(sample).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
             }
-            // A socket does not accept a timeout of zero. If the time is over, one last read is tried.
-            let left = timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
-            self.stream.set_read_timeout(Some(left))?;
-            let mut chunk = [0; 4096];
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => self.answer.extend(&chunk[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => return Ok(None),
-                Err(error) => return Err(error),
-            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -15,9 +15,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::Arch;
 use ttmon_model::limits::PIDS_BYTES_MAX;
+use ttmon_os::time::boot_time;
 
 use crate::client::ChipFiles;
 use crate::image::Image;
@@ -82,14 +82,8 @@ fn answer<T: Transport>(stream: &mut UnixStream, session: &mut Session<T>, chip:
         if stream.read(&mut [0; 1])? == 0 {
             return Ok(());
         }
-        let sample = encode(&session.sample(now, is_held, grace(&chip.grace, chip.arch)));
-        let length = u32::try_from(sample.len()).map_err(io::Error::other)?;
-        stream.write_all(&[&length.to_le_bytes()[..], &sample].concat())?;
+        encode(&session.sample(now, is_held, grace(&chip.grace, chip.arch))).write_to(stream)?;
     }
-}
-
-fn boot_time() -> Duration {
-    clock_gettime(ClockId::Boottime).try_into().expect("the time since the boot is positive")
 }
 
 /// Returns whether the driver's list of users has a process that is not a reader. Our own device is closed at this time.
@@ -132,10 +126,14 @@ fn is_ttmon(exe: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use ttmon_model::Missing;
+    use ttmon_os::frame::FrameBuffer;
+
     use super::*;
     use crate::fake::Fake;
-    use crate::wire::decode;
-    use ttmon_model::Missing;
+    use crate::wire::{SAMPLE_BYTES_MAX, decode};
 
     #[test]
     fn readers_are_recognized_by_name_and_program() {
@@ -194,11 +192,8 @@ mod tests {
         });
         for _ in 0..2 {
             ours.write_all(b"?").unwrap();
-            let mut length = [0; 4];
-            ours.read_exact(&mut length).unwrap();
-            let mut sample = vec![0; u32::from_le_bytes(length) as usize];
-            ours.read_exact(&mut sample).unwrap();
-            assert_eq!(decode(&sample), Some(Err(Missing::NoSource)));
+            let mut frame = FrameBuffer::default();
+            assert_eq!(decode(frame.read_from(&mut ours, SAMPLE_BYTES_MAX).unwrap()), Some(Err(Missing::NoSource)));
         }
         drop(ours);
         served.join().unwrap().unwrap();
