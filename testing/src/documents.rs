@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 /// Pages with commands of users, besides docs/.
 const PAGES: [&str; 3] = ["README.md", "python/README.md", "deploy/README.md"];
 
+/// The help of all commands. A test of `ttmon` compares it with what the program prints.
+const HELP: &str = "crates/in-monitor/ttmon/tests/all/golden/files/help.txt";
+
 /// A command line of `ttmon` in a block of code, or in a cell of a table that begins with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentedCommand {
@@ -35,6 +38,14 @@ pub fn pages_of(folder: &str) -> Vec<String> {
 pub fn documented_commands() -> Vec<DocumentedCommand> {
     let pages = PAGES.map(str::to_owned).into_iter().chain(pages_of("docs"));
     pages.flat_map(|page| commands_of(&page, &fs::read_to_string(repository(&page)).unwrap())).collect()
+}
+
+/// Returns the commands of the sections EXAMPLES in the help of all commands.
+#[must_use]
+pub fn help_examples() -> Vec<DocumentedCommand> {
+    let help = fs::read_to_string(repository(HELP)).unwrap();
+    let sections = help.split("\nEXAMPLES:\n").skip(1).filter_map(|rest| rest.split("\n\n").next());
+    sections.flat_map(|section| commands_of("help", &format!("```\n{section}\n```"))).collect()
 }
 
 fn commands_of(page: &str, text: &str) -> Vec<DocumentedCommand> {

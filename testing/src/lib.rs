@@ -17,7 +17,7 @@ mod terminal;
 pub mod ttnn;
 mod waiting;
 
-pub use documents::{DocumentedCommand, broken_links, documented_commands, pages_of, repository};
+pub use documents::{DocumentedCommand, broken_links, documented_commands, help_examples, pages_of, repository};
 pub use generated::{generated, generated_part};
 pub use portable_pty::{CommandBuilder, ExitStatus};
 pub use process::{KilledOnDrop, add_hook, command, copied, is_alone};

@@ -1,4 +1,4 @@
-//! The parser accepts every command line of the documents.
+//! The parser accepts every command line of the documents and of the help.
 
 use std::ffi::OsString;
 
@@ -6,8 +6,8 @@ use crate::names;
 
 #[test]
 fn documented_commands_parse() {
-    let commands = ttmon_testing::documented_commands();
-    assert!(commands.len() > 50, "{} commands found", commands.len());
+    let commands = [ttmon_testing::documented_commands(), ttmon_testing::help_examples()].concat();
+    assert!(commands.len() > 100, "{} commands found", commands.len());
     let wrong: Vec<String> = commands
         .iter()
         .filter_map(|command| {

@@ -118,7 +118,7 @@ const ALL: &[Sections] = &[
     Sections {
         environment: &[API, TOKEN, CONFIG],
         files: &[SETTINGS, SERVICE],
-        ..machine("alerts", &[("ttmon alerts", "list the alerts of this host"), ("ttmon alerts test", "send a test to all receivers")])
+        ..machine("alerts", &[("ttmon alerts", "list the alerts of this host"), ("ttmon alerts test hot", "send a test to all receivers")])
     },
     machine(
         "mem",
