@@ -106,7 +106,8 @@ mod tests {
 
     #[test]
     fn commands_are_found_in_code_and_in_tables() {
-        let text = "`ttmon who`\n```\n$ ttmon mem  a comment\nsudo ttmon -l 1 | head\nttmon_device 1\nttmon run -- python -c \"a b\" # c\n```\n\
+        let text = "`ttmon who`\n```\n$ ttmon mem  a comment\nsudo ttmon -l 1 | head\nttmon_device 1\n\
+                    ttmon run -- python -c \"a b\" # c\n```\n\
                     | b | `ttmon -L`, in Python `ttmon.tag(1)`, `ttmon -q` |\n| `x` and `ttmon run` |\n";
         let found = commands_of("p", text).into_iter().map(|command| format!("{} {}", command.place, command.words.join(",")));
         let expected = ["p:3 ttmon,mem", "p:4 ttmon,-l,1", "p:6 ttmon,run,--,python,-c,a b", "p:8 ttmon,-L", "p:8 ttmon,-q"];
