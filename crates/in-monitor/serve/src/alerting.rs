@@ -102,14 +102,14 @@ type Threads = Vec<JoinHandle<io::Result<()>>>;
 pub(crate) fn start(service: &Arc<Service>) -> io::Result<(Samples<Arc<Published>>, Threads)> {
     let (queue, samples) = std::sync::mpsc::sync_channel(ALERT_SAMPLES_MAX);
     *lock(&service.alerting.queue) = Some(queue);
-    let spawn = |mailbox: &Arc<Mailbox>| {
+    let spawn = |(number, mailbox): (usize, &Arc<Mailbox>)| {
         let (mailbox, service) = (Arc::clone(mailbox), Arc::clone(service));
-        crate::spawn("alert", (), move || {
+        crate::spawn(&format!("receiver-{number}"), (), move || {
             mailbox.work(service.options.version, |receiver, error| report(&service, receiver, error));
             Ok(())
         })
     };
-    let threads: io::Result<Threads> = service.alerting.mailboxes.iter().map(spawn).collect();
+    let threads: io::Result<Threads> = (1..).zip(&service.alerting.mailboxes).map(spawn).collect();
     Ok((samples, threads?))
 }
 

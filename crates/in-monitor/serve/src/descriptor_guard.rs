@@ -18,8 +18,8 @@ pub(crate) struct DescriptorGuard<P: Send + 'static> {
 }
 
 impl<P: Send + 'static> DescriptorGuard<P> {
-    pub(crate) fn new(stream: UnixStream, place: P) -> Self {
-        Self { inner: Some((stream, place)) }
+    pub(crate) fn new(stream: UnixStream, slot: P) -> Self {
+        Self { inner: Some((stream, slot)) }
     }
 
     fn stream(&mut self) -> io::Result<&mut UnixStream> {
@@ -72,12 +72,12 @@ impl<P: Send + Unpin + 'static> AsyncWrite for DescriptorGuard<P> {
 
 impl<P: Send + 'static> Drop for DescriptorGuard<P> {
     fn drop(&mut self) {
-        let Some((stream, place)) = self.inner.take() else { return };
+        let Some((stream, slot)) = self.inner.take() else { return };
         let Ok(stream) = stream.into_std() else { return };
         // If no thread can be started, the stream is closed here.
-        let _ = thread::Builder::new().name("ttmon-close".to_owned()).spawn(move || {
+        let _ = thread::Builder::new().name("close-stream".to_owned()).spawn(move || {
             drop(stream);
-            drop(place);
+            drop(slot);
         });
     }
 }
