@@ -164,9 +164,9 @@ impl Config {
         let Some(name) = keys.text("name")?.filter(|name| is_name(name)) else {
             return Err(ConfigError::Name);
         };
-        let place = self.rules.iter().position(|rule| rule.name == name);
+        let index = self.rules.iter().position(|rule| rule.name == name);
         if keys.truth("enabled")? == Some(false) {
-            place.map(|place| self.rules.remove(place));
+            index.map(|index| self.rules.remove(index));
             return Ok(());
         }
         let condition = |key| {
@@ -174,8 +174,8 @@ impl Config {
             parsed.transpose()
         };
         let when = condition("when")?;
-        let mut rule = match (place, &when) {
-            (Some(place), _) => self.rules[place].clone(),
+        let mut rule = match (index, &when) {
+            (Some(index), _) => self.rules[index].clone(),
             (None, Some(when)) => Rule {
                 name,
                 when: when.clone(),
@@ -197,8 +197,8 @@ impl Config {
         rule.clear_for = keys.duration("clear_for", CLEAR_FOR_MIN, DURATION_MAX)?.unwrap_or(rule.clear_for);
         rule.severity = keys.severity()?.unwrap_or(rule.severity);
         rule.summary = keys.text("summary")?.unwrap_or(rule.summary);
-        match place {
-            Some(place) => self.rules[place] = rule,
+        match index {
+            Some(index) => self.rules[index] = rule,
             None => self.rules.push(rule),
         }
         Ok(())

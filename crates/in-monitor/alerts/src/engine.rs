@@ -33,7 +33,7 @@ pub struct Engine {
     /// No alert fires for this time after the first snapshot.
     grace: Duration,
     started: Option<Duration>,
-    chips: BTreeMap<DeviceId, Chip>,
+    chips: BTreeMap<DeviceId, ChipAlerts>,
     resolved: VecDeque<Alert>,
     /// Alerts of an earlier run, until their devices are seen.
     saved: Vec<Saved>,
@@ -41,7 +41,7 @@ pub struct Engine {
 
 /// A chip, and the state of each rule for it.
 #[derive(Debug)]
-struct Chip {
+struct ChipAlerts {
     identity: ChipIdentity,
     is_remote: bool,
     states: Vec<RuleState>,
@@ -132,7 +132,7 @@ impl Engine {
             }
         }
         self.saved.retain(|saved| saved.device != device.id);
-        let chip = Chip { identity: ChipIdentity::of(device), is_remote, states };
+        let chip = ChipAlerts { identity: ChipIdentity::of(device), is_remote, states };
         for state in self.chips.insert(device.id, chip).into_iter().flat_map(|old| old.states) {
             if let Status::Firing { alert, .. } = state.status {
                 changed.push(alert.ended(time));

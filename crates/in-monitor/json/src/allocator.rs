@@ -145,16 +145,16 @@ impl Serialize for BlockJson<'_> {
 /// Reads the allocators, with the blocks of their banks if the document has them.
 pub(crate) fn allocators(document: &Document<'_>, owners: &Owners) -> Result<Vec<Allocator>, ReadError> {
     let mut allocators = list(document, "allocators", DOCUMENT_ALLOCATORS_MAX, "an allocator", |item| allocator(item, owners))?;
-    let places: HashMap<String, usize> =
-        allocators.iter().enumerate().map(|(place, allocator): (usize, &Allocator)| (allocator.id.clone(), place)).collect();
+    let indices: HashMap<String, usize> =
+        allocators.iter().enumerate().map(|(index, allocator): (usize, &Allocator)| (allocator.id.clone(), index)).collect();
     document.each("blocks", DOCUMENT_ENTRIES_MAX, |value| {
         let read = |item: &Item<'_>| {
-            let place = *places.get(&item.text("allocator").ok()?)?;
+            let index = *indices.get(&item.text("allocator").ok()?)?;
             let block = Block { address: item.address("address").ok()?, size: item.whole("size").ok()?, is_free: item.truth("free").ok()? };
-            Some((place, item.meaning("kind", Kind::from_name).ok()?, block))
+            Some((index, item.meaning("kind", Kind::from_name).ok()?, block))
         };
-        let (place, kind, block) = Item::new(value).and_then(|item| read(&item)).ok_or(ReadError::Shape("a block"))?;
-        if let Some(Ok(banks)) = allocators[place].kinds[kind].as_mut().map(|kind| &mut kind.banks) {
+        let (index, kind, block) = Item::new(value).and_then(|item| read(&item)).ok_or(ReadError::Shape("a block"))?;
+        if let Some(Ok(banks)) = allocators[index].kinds[kind].as_mut().map(|kind| &mut kind.banks) {
             banks.table.push(block);
         }
         Ok(())

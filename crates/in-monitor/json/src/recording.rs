@@ -110,7 +110,7 @@ impl<W: Write> Writer<W> {
 
 /// The position of a frame. There may be millions, so the struct is small.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct FramePosition {
     offset: u64,
     time: UnixTime,
     bytes: u32,
@@ -118,13 +118,13 @@ struct Frame {
     end_line: u32,
 }
 
-const _: () = assert!(size_of::<Frame>() * FRAMES_MAX <= 100 << 20);
+const _: () = assert!(size_of::<FramePosition>() * FRAMES_MAX <= 100 << 20);
 
 /// Reads a recording at any position.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: R,
-    frames: Vec<Frame>,
+    frames: Vec<FramePosition>,
     is_cut: bool,
     unpacked: Option<Unpacked>,
 }
@@ -132,7 +132,7 @@ pub struct Reader<R> {
 /// The last unpacked frame: its text, and the end of each line.
 #[derive(Debug)]
 struct Unpacked {
-    place: usize,
+    index: usize,
     text: String,
     ends: Vec<usize>,
 }
@@ -149,7 +149,7 @@ impl<R: Read + Seek> Reader<R> {
     pub fn new(mut source: R) -> Result<Self, Error> {
         let length = source.seek(SeekFrom::End(0))?;
         source.rewind()?;
-        let mut frames: Vec<Frame> = Vec::new();
+        let mut frames: Vec<FramePosition> = Vec::new();
         let (mut offset, mut end_line) = (0, 0_u32);
         while offset < length && frames.len() < FRAMES_MAX {
             let Some((bytes, time, lines)) = read_mark(&mut source)? else {
@@ -162,7 +162,7 @@ impl<R: Read + Seek> Reader<R> {
             let Some(end) = begin.checked_add(bytes).filter(|end| *end <= length) else { break };
             let (Ok(bytes), Some(lines)) = (u32::try_from(bytes), end_line.checked_add(lines)) else { break };
             end_line = if frames.is_empty() { 0 } else { lines };
-            frames.push(Frame { offset: begin, time, bytes, end_line });
+            frames.push(FramePosition { offset: begin, time, bytes, end_line });
             offset = end;
             source.seek(SeekFrom::Start(end))?;
         }
@@ -203,10 +203,10 @@ impl<R: Read + Seek> Reader<R> {
 
     /// Returns a document, by its number.
     pub fn line(&mut self, number: usize) -> Result<&str, Error> {
-        let place = self.frame_of(number);
-        let first_line = self.first_line(place);
-        let end_line = self.frames.get(place).ok_or(Error::Damaged)?.end_line as usize;
-        self.unpack(place, end_line - first_line)?.line(number - first_line).ok_or(Error::Damaged)
+        let index = self.frame_of(number);
+        let first_line = self.first_line(index);
+        let end_line = self.frames.get(index).ok_or(Error::Damaged)?.end_line as usize;
+        self.unpack(index, end_line - first_line)?.line(number - first_line).ok_or(Error::Damaged)
     }
 
     /// Returns the index of the frame that contains a document.
@@ -214,8 +214,8 @@ impl<R: Read + Seek> Reader<R> {
         self.frames.partition_point(|frame| frame.end_line as usize <= number)
     }
 
-    fn first_line(&self, place: usize) -> usize {
-        place.checked_sub(1).and_then(|before| self.frames.get(before)).map_or(0, |frame| frame.end_line as usize)
+    fn first_line(&self, index: usize) -> usize {
+        index.checked_sub(1).and_then(|before| self.frames.get(before)).map_or(0, |frame| frame.end_line as usize)
     }
 
     /// Returns the number of the first document after the frame that contains a document. Callers skip a damaged frame with it.
@@ -231,9 +231,9 @@ impl<R: Read + Seek> Reader<R> {
 
     /// Unpacks a frame. A frame whose number of lines differs from its mark is damaged, so the index of lines cannot need more memory than
     /// the text.
-    fn unpack(&mut self, place: usize, lines: usize) -> Result<&Unpacked, Error> {
-        if self.unpacked.as_ref().is_none_or(|unpacked| unpacked.place != place) {
-            let frame = self.frames.get(place).ok_or(Error::Damaged)?;
+    fn unpack(&mut self, index: usize, lines: usize) -> Result<&Unpacked, Error> {
+        if self.unpacked.as_ref().is_none_or(|unpacked| unpacked.index != index) {
+            let frame = self.frames.get(index).ok_or(Error::Damaged)?;
             self.source.seek(SeekFrom::Start(frame.offset))?;
             let mut decoder = Decoder::new((&mut self.source).take(frame.bytes.into())).map_err(|_| Error::Damaged)?;
             decoder.window_log_max(WINDOW_LOG_MAX)?;
@@ -246,7 +246,7 @@ impl<R: Read + Seek> Reader<R> {
             if ends.len() != lines {
                 return Err(Error::Damaged);
             }
-            self.unpacked = Some(Unpacked { place, text, ends });
+            self.unpacked = Some(Unpacked { index, text, ends });
         }
         self.unpacked.as_ref().ok_or(Error::Damaged)
     }

@@ -72,7 +72,7 @@ impl History {
         }
         self.fine.advance(slot);
         for device in &snapshot.devices {
-            let index = self.place(device);
+            let index = self.index_of(device);
             for field in 0..self.fields.len() {
                 let value = scaled(&self.fields[field], device);
                 if let Some(value) = value {
@@ -88,7 +88,7 @@ impl History {
     }
 
     /// Returns the index of a device's columns. If another chip has the same id, its history begins again.
-    fn place(&mut self, device: &Device) -> usize {
+    fn index_of(&mut self, device: &Device) -> usize {
         if let Some(index) = self.devices.iter().position(|(id, _)| *id == device.id) {
             if !self.devices[index].1.meet(device) {
                 self.fine.forget(index);

@@ -50,13 +50,13 @@ impl History {
             return HistoryResponse { start: query.since, step: query.step.unwrap_or(self.fine.step), points: 0, series: Vec::new() };
         };
         let field = |wanted: &DeviceField| self.fields.iter().position(|field| field.name() == wanted.name());
-        let places: Vec<(Option<usize>, f64)> = query.fields.iter().map(|wanted| (field(wanted), scale(wanted.unit))).collect();
+        let columns: Vec<(Option<usize>, f64)> = query.fields.iter().map(|wanted| (field(wanted), scale(wanted.unit))).collect();
         let series = self.chosen(query).map(|(index, device)| {
             let column = |(field, scale): &(Option<usize>, f64)| -> Vec<Option<f64>> {
                 let cell = |point| grid.cell(index, (*field)?, point).map(|value| value / scale);
                 (0..grid.points).map(cell).collect()
             };
-            Series { device, columns: places.iter().map(column).collect() }
+            Series { device, columns: columns.iter().map(column).collect() }
         });
         HistoryResponse { start: grid.time(0), step: grid.step(), points: grid.points, series: series.collect() }
     }

@@ -166,9 +166,9 @@ impl Count {
     }
 
     /// Counts one until the returned value is dropped.
-    pub(crate) fn hold(&self) -> Open<'_> {
+    pub(crate) fn hold(&self) -> CountGuard<'_> {
         self.add_one();
-        Open(&self.0)
+        CountGuard(&self.0)
     }
 
     pub(crate) fn get(&self) -> u64 {
@@ -176,9 +176,9 @@ impl Count {
     }
 }
 
-pub(crate) struct Open<'a>(&'a AtomicU64);
+pub(crate) struct CountGuard<'a>(&'a AtomicU64);
 
-impl Drop for Open<'_> {
+impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
