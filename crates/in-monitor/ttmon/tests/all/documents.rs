@@ -44,7 +44,7 @@ fn plan(documented: &[String]) -> (Trial, Vec<String>) {
     let has = |flags: &[&str]| words.iter().any(|word| flags.contains(&word.as_str()));
     let trial = match command.as_str() {
         _ if has(&["PID", "4242", "--connect", "--fleet", "--tls-cert"]) => Trial::OnlyParsed,
-        "fleet" | "sd" | "sim-fleet" | "token" | "alias" | "export" => Trial::OnlyParsed,
+        "fleet" | "sd" | "token" | "alias" | "export" => Trial::OnlyParsed,
         "alerts" if words.len() > 1 => Trial::OnlyParsed,
         "serve" => Trial::Serves,
         "top" => Trial::Draws,
