@@ -168,8 +168,9 @@ impl Theme {
     }
 
     pub(crate) fn hue(self, index: usize) -> Style {
-        let hues = &self.palette().hues;
-        self.colored(hues[index % hues.len()])
+        let Palette { hues, hues_ansi, .. } = self.palette();
+        let index = index % hues.len();
+        self.colored(Ink { rgb: hues[index], ansi: hues_ansi[index] })
     }
 
     /// Returns the background for a share of a limit, dark to bright, or no background if there are too few colours.

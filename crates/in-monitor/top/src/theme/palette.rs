@@ -1,6 +1,9 @@
 //! The colours of each theme, by role. Colours are defined only here.
 
-use ratatui_core::style::Color;
+use ratatui_core::style::Color::{
+    self, Black, Blue, Cyan, Green, LightBlue, LightCyan, LightGreen, LightMagenta, LightRed, LightYellow, Magenta, Red, Reset, White,
+    Yellow,
+};
 
 /// `0xRRGGBB`
 pub(crate) type Rgb = u32;
@@ -29,7 +32,9 @@ pub(crate) struct Palette {
     pub(crate) critical: Ink,
     /// Colours of load: up to 60 % of a limit, at 85 %, at the limit.
     pub(crate) load: [Ink; 3],
-    pub(crate) hues: [Ink; 8],
+    pub(crate) hues: [Rgb; 8],
+    /// The same hues in the terminal's 16 colours.
+    pub(crate) hues_ansi: [Color; 8],
     /// Backgrounds of cells and tiles, dark to bright. The last one is for values at their limit.
     pub(crate) heat: [Rgb; 8],
     /// Colours of sparklines on these backgrounds: fainter than text, with a contrast of at least 3:1.
@@ -37,81 +42,49 @@ pub(crate) struct Palette {
 }
 
 pub(crate) const DARK: Palette = Palette {
-    dim: ink(0xa3abb8, Color::Reset),
-    frame: ink(0x808997, Color::Reset),
-    accent: ink(0x7cc7ff, Color::Cyan),
-    warning: ink(0xf5c542, Color::Yellow),
-    critical: ink(0xff8a80, Color::LightRed),
-    load: [ink(0x5fd17a, Color::Green), ink(0xf2c84b, Color::Yellow), ink(0xff7f73, Color::LightRed)],
-    hues: [
-        ink(0x62baff, Color::LightBlue),
-        ink(0xffb05c, Color::Yellow),
-        ink(0x5addc6, Color::Cyan),
-        ink(0xd69cff, Color::LightMagenta),
-        ink(0xb9d95c, Color::Green),
-        ink(0xff9dc0, Color::Magenta),
-        ink(0xaabcff, Color::Blue),
-        ink(0xe6ca90, Color::White),
-    ],
+    dim: ink(0xa3abb8, Reset),
+    frame: ink(0x808997, Reset),
+    accent: ink(0x7cc7ff, Cyan),
+    warning: ink(0xf5c542, Yellow),
+    critical: ink(0xff8a80, LightRed),
+    load: [ink(0x5fd17a, Green), ink(0xf2c84b, Yellow), ink(0xff7f73, LightRed)],
+    hues: [0x62baff, 0xffb05c, 0x5addc6, 0xd69cff, 0xb9d95c, 0xff9dc0, 0xaabcff, 0xe6ca90],
+    hues_ansi: [LightBlue, Yellow, Cyan, LightMagenta, Green, Magenta, Blue, White],
     heat: [0x1b2633, 0x1c374a, 0x1d4a60, 0x1e5f74, 0x24747c, 0x2fc09a, 0xf2c84b, 0xb3261e],
     heat_sparks: [0x5e7085, 0x5f839b, 0x689eb7, 0x73b8ce, 0x7ed0d8, 0x0e664f, 0x876d1e, 0xfb958f],
 };
 
 pub(crate) const LIGHT: Palette = Palette {
-    dim: ink(0x5b636e, Color::Reset),
-    frame: ink(0x808893, Color::Reset),
-    accent: ink(0x0a58b8, Color::Blue),
-    warning: ink(0x855700, Color::Magenta),
-    critical: ink(0xb31d16, Color::Red),
-    load: [ink(0x197335, Color::Green), ink(0x8f5d00, Color::Magenta), ink(0xbd1f2a, Color::Red)],
-    hues: [
-        ink(0x0b62c4, Color::Blue),
-        ink(0xa84a00, Color::Red),
-        ink(0x00726b, Color::Cyan),
-        ink(0x7b3fc0, Color::Magenta),
-        ink(0x4b6f00, Color::Green),
-        ink(0xb02a6b, Color::LightMagenta),
-        ink(0x3f51b5, Color::LightBlue),
-        ink(0x765a1c, Color::Black),
-    ],
+    dim: ink(0x5b636e, Reset),
+    frame: ink(0x808893, Reset),
+    accent: ink(0x0a58b8, Blue),
+    warning: ink(0x855700, Magenta),
+    critical: ink(0xb31d16, Red),
+    load: [ink(0x197335, Green), ink(0x8f5d00, Magenta), ink(0xbd1f2a, Red)],
+    hues: [0x0b62c4, 0xa84a00, 0x00726b, 0x7b3fc0, 0x4b6f00, 0xb02a6b, 0x3f51b5, 0x765a1c],
+    hues_ansi: [Blue, Red, Cyan, Magenta, Green, LightMagenta, LightBlue, Black],
     heat: [0xeef3f8, 0xdce9f3, 0xc6deee, 0xacd2e6, 0x8cc5d9, 0x69b5c0, 0xf0b93c, 0xb31d16],
     heat_sparks: [0x778a9c, 0x6e879a, 0x59798e, 0x4d768b, 0x386b7d, 0x205e66, 0x866418, 0xfb8e89],
 };
 
 /// Blue for normal values and orange near a limit: distinguishable without red and green.
 pub(crate) const COLOR_BLIND_DARK: Palette = Palette {
-    warning: ink(0xffc070, Color::Yellow),
-    critical: ink(0xff9f43, Color::LightYellow),
-    load: [ink(0x6cb4ff, Color::LightBlue), ink(0xd8cfb8, Color::White), ink(0xff9f43, Color::Yellow)],
-    hues: [
-        ink(0x56b4e9, Color::LightBlue),
-        ink(0xe69f00, Color::Yellow),
-        ink(0x2cc49a, Color::Cyan),
-        ink(0xf0e442, Color::LightYellow),
-        ink(0xe093bd, Color::LightMagenta),
-        ink(0xff9255, Color::Magenta),
-        ink(0x8fb8ff, Color::Blue),
-        ink(0xcfcfcf, Color::White),
-    ],
+    warning: ink(0xffc070, Yellow),
+    critical: ink(0xff9f43, LightYellow),
+    load: [ink(0x6cb4ff, LightBlue), ink(0xd8cfb8, White), ink(0xff9f43, Yellow)],
+    hues: [0x56b4e9, 0xe69f00, 0x2cc49a, 0xf0e442, 0xe093bd, 0xff9255, 0x8fb8ff, 0xcfcfcf],
+    hues_ansi: [LightBlue, Yellow, Cyan, LightYellow, LightMagenta, Magenta, Blue, White],
     heat: [0x1b2633, 0x1b3455, 0x1c4477, 0x1f5699, 0x2769b3, 0x8fc1ff, 0xffc070, 0xff8c1a],
     heat_sparks: [0x5e7085, 0x6281aa, 0x6a94c9, 0x7babe6, 0x96c6fb, 0x406796, 0x8c622d, 0x834609],
     ..DARK
 };
 
 pub(crate) const COLOR_BLIND_LIGHT: Palette = Palette {
-    warning: ink(0x8a5500, Color::Magenta),
-    critical: ink(0x994400, Color::Red),
-    load: [ink(0x0b5cc4, Color::Blue), ink(0x666055, Color::Black), ink(0x9e4700, Color::Red)],
-    hues: [
-        ink(0x0066a6, Color::Blue),
-        ink(0x945e00, Color::Red),
-        ink(0x007255, Color::Cyan),
-        ink(0x6d6500, Color::Green),
-        ink(0x974578, Color::Magenta),
-        ink(0xa34700, Color::LightRed),
-        ink(0x3852a8, Color::LightBlue),
-        ink(0x4d4d4d, Color::Black),
-    ],
+    warning: ink(0x8a5500, Magenta),
+    critical: ink(0x994400, Red),
+    load: [ink(0x0b5cc4, Blue), ink(0x666055, Black), ink(0x9e4700, Red)],
+    hues: [0x0066a6, 0x945e00, 0x007255, 0x6d6500, 0x974578, 0xa34700, 0x3852a8, 0x4d4d4d],
+    hues_ansi: [Blue, Red, Cyan, Green, Magenta, LightRed, LightBlue, Black],
     heat: [0xeef3f8, 0xd8e6f7, 0xc0d8f5, 0xa4c8f2, 0x86b6ee, 0x66a3e8, 0xffc070, 0xff8c1a],
     heat_sparks: [0x778a9c, 0x6c829c, 0x567191, 0x4a6a90, 0x365b86, 0x244d7b, 0x8c622d, 0x834609],
     ..LIGHT
@@ -119,22 +92,22 @@ pub(crate) const COLOR_BLIND_LIGHT: Palette = Palette {
 
 /// Every text has a contrast of at least 7:1.
 pub(crate) const HIGH_CONTRAST_DARK: Palette = Palette {
-    dim: ink(0xd6d6d6, Color::Reset),
-    frame: ink(0xb8b8b8, Color::Reset),
-    accent: ink(0xa8e0ff, Color::LightCyan),
-    warning: ink(0xffe63a, Color::LightYellow),
-    critical: ink(0xffc4bf, Color::LightRed),
-    load: [ink(0x7dffa0, Color::LightGreen), ink(0xffe63a, Color::LightYellow), ink(0xffb8b0, Color::LightRed)],
+    dim: ink(0xd6d6d6, Reset),
+    frame: ink(0xb8b8b8, Reset),
+    accent: ink(0xa8e0ff, LightCyan),
+    warning: ink(0xffe63a, LightYellow),
+    critical: ink(0xffc4bf, LightRed),
+    load: [ink(0x7dffa0, LightGreen), ink(0xffe63a, LightYellow), ink(0xffb8b0, LightRed)],
     ..DARK
 };
 
 pub(crate) const HIGH_CONTRAST_LIGHT: Palette = Palette {
-    dim: ink(0x35383d, Color::Reset),
-    frame: ink(0x555960, Color::Reset),
-    accent: ink(0x00367a, Color::Blue),
-    warning: ink(0x5a3800, Color::Magenta),
-    critical: ink(0x860a06, Color::Red),
-    load: [ink(0x004d1a, Color::Green), ink(0x5a3800, Color::Magenta), ink(0x860a06, Color::Red)],
+    dim: ink(0x35383d, Reset),
+    frame: ink(0x555960, Reset),
+    accent: ink(0x00367a, Blue),
+    warning: ink(0x5a3800, Magenta),
+    critical: ink(0x860a06, Red),
+    load: [ink(0x004d1a, Green), ink(0x5a3800, Magenta), ink(0x860a06, Red)],
     ..LIGHT
 };
 
@@ -229,7 +202,7 @@ mod tests {
                     is_at_least(what, ink.rgb, text);
                 }
                 is_at_least("frame", palette.frame.rgb, 3.0);
-                palette.hues.iter().for_each(|hue| is_at_least("hue", hue.rgb, 4.5));
+                palette.hues.iter().for_each(|hue| is_at_least("hue", *hue, 4.5));
                 for step in 0..=20 {
                     let rgb = super::super::load_rgb(palette, f64::from(step) / 20.0);
                     is_at_least("load", rgb, 4.5);
