@@ -28,7 +28,7 @@ impl Canvas<'_> {
         text::clean(text, self.theme.ascii)
     }
 
-    /// Writes a text at a column and row of an area, clipped to the area. Returns the column after it.
+    /// Writes a text at a column and row of an area, cleaned and clipped to the area. Returns the column after it.
     pub(crate) fn put(&mut self, area: Rect, column: u16, row: u16, text: &str, style: impl Into<Style>) -> u16 {
         if column >= area.width || row >= area.height {
             return column;
@@ -45,6 +45,7 @@ impl Canvas<'_> {
             }
             return at;
         }
+        let text = self.clean(text);
         let (end, _) = self.buffer.set_stringn(area.x + column, area.y + row, text, usize::from(area.width - column), style);
         end - area.x
     }
@@ -66,7 +67,7 @@ impl Canvas<'_> {
     /// Writes a text into a field, cut or padded to its width.
     pub(crate) fn field(&mut self, area: Rect, at: Field, row: u16, text: &str, style: impl Into<Style>) {
         let width = usize::from(at.width.min(area.width.saturating_sub(at.column)));
-        let cut = text::cut(text, width, at.cut, self.glyphs().ellipsis);
+        let cut = text::cut(&self.clean(text), width, at.cut, self.glyphs().ellipsis);
         self.put(area, at.column, row, &text::pad(&cut, width, at.align), style);
     }
 
@@ -77,7 +78,7 @@ impl Canvas<'_> {
         self.repeat(area, 0..area.width, row, self.glyphs().horizontal, self.style(Role::Frame));
         if !text.is_empty() && area.width > 4 {
             let room = usize::from(area.width - 4);
-            let cut = text::cut(text, room, Cut::End, self.glyphs().ellipsis);
+            let cut = text::cut(&self.clean(text), room, Cut::End, self.glyphs().ellipsis);
             self.text(area, 1, row, &format!(" {cut} "), role);
         }
     }
@@ -130,7 +131,7 @@ impl Canvas<'_> {
             self.text(area, area.width - 1, row, glyphs.vertical, Role::Frame);
         }
         let room = usize::from(area.width.saturating_sub(4));
-        let title = text::cut(title, room, Cut::End, glyphs.ellipsis);
+        let title = text::cut(&self.clean(title), room, Cut::End, glyphs.ellipsis);
         self.text(area, 1, 0, &format!(" {title} "), Role::Title);
     }
 }

@@ -8,6 +8,12 @@ use ttmon_model::units::UnixTime;
 #[derive(Clone, Debug)]
 pub struct Clock(pub TimeZone);
 
+impl Default for Clock {
+    fn default() -> Self {
+        Self(TimeZone::UTC)
+    }
+}
+
 impl Clock {
     fn format(&self, time: UnixTime, format: &str) -> String {
         // Every `UnixTime` is a valid timestamp.

@@ -3,7 +3,8 @@
 use crossterm::event::KeyCode::{Down, End, Enter, Esc, F, Home, Left, PageDown, PageUp, Right, Tab, Up};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::state::View;
+use crate::state::{TopState, View};
+use crate::view::extent;
 
 /// What a key does; [`KEYS`] describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,40 +70,33 @@ pub(crate) struct KeyBinding {
     pub(crate) help: &'static str,
     label: &'static str,
     /// Whether the bottom line shows the key: only if it does something here.
-    is_shown: fn(&KeyContext) -> bool,
+    is_shown: fn(&TopState) -> bool,
 }
 
-/// What decides which keys the bottom line shows.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyContext {
-    pub(crate) view: View,
-    pub(crate) has_dialog: bool,
-    pub(crate) has_groups: bool,
-    pub(crate) has_alerts: bool,
-    pub(crate) is_replay: bool,
-    pub(crate) is_frozen: bool,
-    pub(crate) can_signal: bool,
-    pub(crate) is_by_device: bool,
-    /// Whether the content exceeds the screen, so that the arrow keys scroll.
-    pub(crate) can_scroll: bool,
+fn has_device(state: &TopState) -> bool {
+    match state.view {
+        View::Main => false,
+        View::Charts => state.settings.by_device,
+        View::Detail | View::Memory | View::Mesh => true,
+    }
 }
 
-impl KeyContext {
-    fn has_device(&self) -> bool {
-        match self.view {
-            View::Main => false,
-            View::Charts => self.is_by_device,
-            View::Detail | View::Memory | View::Mesh => true,
-        }
-    }
+fn has_process_list(state: &TopState) -> bool {
+    state.view == View::Main && state.replay.is_none()
+}
 
-    fn can_step(&self) -> bool {
-        self.is_replay || self.is_frozen
-    }
+/// Whether the content exceeds the screen, so that the arrow keys scroll.
+fn can_scroll(state: &TopState) -> bool {
+    extent(state).is_some_and(|extent| extent.last() > 0)
+}
 
-    fn is(&self, views: &[View]) -> bool {
-        views.contains(&self.view)
-    }
+/// Whether the display is paused, or the recording.
+fn is_paused(state: &TopState) -> bool {
+    state.is_frozen() || state.replay.is_some_and(|position| position.is_paused)
+}
+
+fn can_step(state: &TopState) -> bool {
+    state.replay.is_some() || is_paused(state)
 }
 
 /// Creates a key that the bottom line does not show.
@@ -111,16 +105,16 @@ const fn key(action: Action, chords: &'static [Chord], help: &'static str) -> Ke
 }
 
 impl KeyBinding {
-    const fn shown(self, label: &'static str, is_shown: fn(&KeyContext) -> bool) -> Self {
+    const fn shown(self, label: &'static str, is_shown: fn(&TopState) -> bool) -> Self {
         Self { label, is_shown, ..self }
     }
 
     /// Returns the label in the bottom line, or an empty text if the key is not shown there.
-    pub(crate) fn label(&self, context: &KeyContext) -> &'static str {
+    pub(crate) fn label(&self, state: &TopState) -> &'static str {
         // Beside a dialog, only the key that closes it is shown.
-        let is_possible = !context.has_dialog || self.action == Action::Escape;
-        match (self.action, context.is_replay, context.is_frozen) {
-            _ if !is_possible || !(self.is_shown)(context) => "",
+        let is_possible = state.dialog.is_none() || self.action == Action::Escape;
+        match (self.action, state.replay.is_some(), is_paused(state)) {
+            _ if !is_possible || !(self.is_shown)(state) => "",
             (Action::Freeze, true, true) => "Play",
             (Action::Freeze, true, false) => "Pause",
             (Action::Freeze, false, true) => "Go on",
@@ -170,57 +164,56 @@ pub(crate) const KEYS: &[KeyBinding] = &[
     key(Action::Show(View::Memory), &[letter('4')], "memory: kinds, address map, buffers, events"),
     key(Action::Show(View::Mesh), &[letter('5')], "chips as they are wired"),
     key(Action::Help, &[Plain(F(1)), letter('?'), letter('h')], "show or hide this help").shown("Help", |_| true),
-    key(Action::Device(Step::Before), &[letter('['), Plain(Left)], "previous device").shown("Device", KeyContext::has_device),
-    key(Action::Device(Step::After), &[letter(']'), Plain(Right)], "next device").shown("Device", KeyContext::has_device),
-    key(Action::Move(Motion::Up), &[Plain(Up)], "up").shown("Scroll", |context| context.can_scroll),
-    key(Action::Move(Motion::Down), &[Plain(Down)], "down").shown("Scroll", |context| context.can_scroll),
+    key(Action::Device(Step::Before), &[letter('['), Plain(Left)], "previous device").shown("Device", has_device),
+    key(Action::Device(Step::After), &[letter(']'), Plain(Right)], "next device").shown("Device", has_device),
+    key(Action::Move(Motion::Up), &[Plain(Up)], "up").shown("Scroll", can_scroll),
+    key(Action::Move(Motion::Down), &[Plain(Down)], "down").shown("Scroll", can_scroll),
     key(Action::Move(Motion::PageUp), &[Plain(PageUp)], "a page up"),
     key(Action::Move(Motion::PageDown), &[Plain(PageDown)], "a page down"),
     key(Action::Move(Motion::Home), &[Plain(Home)], "to the first"),
     key(Action::Move(Motion::End), &[Plain(End)], "to the last"),
-    key(Action::Metric, &[letter('m')], "charts and mesh: next metric").shown("Metric", |context| context.is(&[View::Charts, View::Mesh])),
+    key(Action::Metric, &[letter('m')], "charts and mesh: next metric")
+        .shown("Metric", |state| matches!(state.view, View::Charts | View::Mesh)),
     key(Action::Overlay, &[letter('o')], "charts: one for all devices, or one per device")
-        .shown("Overlay", |context| context.is(&[View::Charts]) && !context.is_by_device),
-    key(Action::Zoom(Step::Before), &[letter('z')], "charts: shorter time").shown("Time", |context| context.is(&[View::Charts])),
+        .shown("Overlay", |state| state.view == View::Charts && !state.settings.by_device),
+    key(Action::Zoom(Step::Before), &[letter('z')], "charts: shorter time").shown("Time", |state| state.view == View::Charts),
     key(Action::Zoom(Step::After), &[letter('Z')], "charts: longer time, up to an hour (3,600 samples)")
-        .shown("Time", |context| context.is(&[View::Charts])),
+        .shown("Time", |state| state.view == View::Charts),
     key(Action::Group, &[letter('g')], "memory: group by line, tag, operation, size, or not")
-        .shown("Group", |context| context.is(&[View::Memory])),
+        .shown("Group", |state| state.view == View::Memory),
     key(Action::Mark, &[letter('M')], "memory: set a mark, and show what grew since then"),
     key(Action::Setup, &[Plain(F(2))], "settings: columns, refresh, theme")
-        .shown("Setup", |context| !context.is(&[View::Charts, View::Memory]) && !context.is_replay),
+        .shown("Setup", |state| !matches!(state.view, View::Charts | View::Memory) && state.replay.is_none()),
     key(Action::Filter, &[letter('/'), Plain(F(4))], "filter: text, user:ana, host:a, dev:0-3, mem>1G; buffers: text")
-        .shown("Filter", |context| context.is(&[View::Main, View::Memory])),
-    key(Action::SortMenu, &[Plain(F(6))], "choose the column to sort by")
-        .shown("Sort", |context| context.is(&[View::Main]) && !context.is_replay),
+        .shown("Filter", |state| matches!(state.view, View::Main | View::Memory)),
+    key(Action::SortMenu, &[Plain(F(6))], "choose the column to sort by").shown("Sort", has_process_list),
     key(Action::SortBy(Step::Before), &[letter('<')], "sort by the column to the left"),
     key(Action::SortBy(Step::After), &[letter('>')], "sort by the column to the right"),
     key(Action::Reverse, &[letter('I')], "reverse the sort order"),
-    key(Action::Tree, &[letter('t')], "processes as a tree").shown("Tree", |context| context.is(&[View::Main]) && !context.is_replay),
+    key(Action::Tree, &[letter('t')], "processes as a tree").shown("Tree", has_process_list),
     key(Action::Details, &[Plain(Enter)], "details of the selected process or device")
-        .shown("Info", |context| context.is(&[View::Main, View::Memory, View::Mesh])),
+        .shown("Info", |state| matches!(state.view, View::Main | View::Memory | View::Mesh)),
     key(Action::Signal, &[Plain(F(9)), letter('K')], "send a signal to the selected process")
-        .shown("Kill", |context| context.is(&[View::Main]) && context.can_signal),
+        .shown("Kill", |state| state.view == View::Main && (0..state.hosts.len()).any(|host| state.can_signal(host))),
     key(Action::Freeze, &[letter(' ')], "pause or resume the display").shown("Freeze", |_| true),
-    key(Action::Back(Step::Before), &[letter(','), Shift(Left)], "one sample back (in a recording: one frame)")
-        .shown("Step", KeyContext::can_step),
-    key(Action::Back(Step::After), &[letter('.'), Shift(Right)], "one sample forward").shown("Step", KeyContext::can_step),
-    key(Action::Jump(Step::Before), &[letter('{')], "a minute back").shown("Minute", KeyContext::can_step),
-    key(Action::Jump(Step::After), &[letter('}')], "a minute forward").shown("Minute", KeyContext::can_step),
+    key(Action::Back(Step::Before), &[letter(','), Shift(Left)], "one sample back (in a recording: one frame)").shown("Step", can_step),
+    key(Action::Back(Step::After), &[letter('.'), Shift(Right)], "one sample forward").shown("Step", can_step),
+    key(Action::Jump(Step::Before), &[letter('{')], "a minute back").shown("Minute", can_step),
+    key(Action::Jump(Step::After), &[letter('}')], "a minute forward").shown("Minute", can_step),
     key(Action::Focus, &[Plain(Tab)], "switch the focus between devices and processes"),
     key(Action::WorstFirst, &[letter('w')], "sort devices by id, or worst first"),
     key(Action::Fold, &[letter('f')], "several hosts: fold or unfold the selected one")
-        .shown("Fold", |context| context.is(&[View::Main]) && context.has_groups),
+        .shown("Fold", |state| state.view == View::Main && state.has_groups()),
     key(Action::Speed(Step::After), &[letter('+')], "faster: refresh more often, play a recording faster")
-        .shown("Speed", |context| context.is_replay),
+        .shown("Speed", |state| state.replay.is_some()),
     key(Action::Speed(Step::Before), &[letter('-')], "slower: refresh less often, play a recording slower")
-        .shown("Speed", |context| context.is_replay),
+        .shown("Speed", |state| state.replay.is_some()),
     key(Action::Refresh, &[Plain(F(5)), letter('r'), Ctrl('l')], "refresh now, and redraw the screen"),
     key(Action::Save, &[Plain(F(12))], "save the settings to the configuration file"),
     key(Action::Deep, &[letter('d')], "turn --deep on or off (reading the chips themselves)"),
-    key(Action::Alerts, &[letter('a')], "list the alerts, newest first").shown("Alerts", |context| context.has_alerts),
+    key(Action::Alerts, &[letter('a')], "list the alerts, newest first").shown("Alerts", |state| !state.alerts().is_empty()),
     key(Action::Escape, &[Plain(Esc)], "close a dialog, clear the filter, or resume the display")
-        .shown("Close", |context| context.has_dialog),
+        .shown("Close", |state| state.dialog.is_some()),
     key(Action::Quit, &[letter('q'), Plain(F(10)), Ctrl('c')], "quit").shown("Quit", |_| true),
 ];
 

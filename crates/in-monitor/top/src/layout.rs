@@ -4,7 +4,7 @@
 use ratatui_core::layout::{Position, Rect};
 
 use crate::columns;
-use crate::keys::{KEYS, KeyBinding, KeyContext};
+use crate::keys::{KEYS, KeyBinding};
 use crate::state::{DeviceLine, TopState, View};
 use crate::view::WORST_MAX;
 
@@ -298,9 +298,9 @@ pub(crate) struct Hint {
 }
 
 /// Returns the keys that do something here, as far as there is room. The first and the last key, help and quit, are always included.
-pub(crate) fn footer(width: u16, context: &KeyContext) -> Vec<Hint> {
+pub(crate) fn footer(width: u16, state: &TopState) -> Vec<Hint> {
     let named = |(index, key): (usize, &KeyBinding)| {
-        let (name, label) = (key.chords.first()?.name(), key.label(context));
+        let (name, label) = (key.chords.first()?.name(), key.label(state));
         (!label.is_empty()).then_some(Hint { key: index, name, label, from: 0, to: 0 })
     };
     let mut hints: Vec<Hint> = KEYS.iter().enumerate().filter_map(named).collect();

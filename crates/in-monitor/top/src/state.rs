@@ -18,6 +18,7 @@ use crate::filter::{BadWord, Filter};
 use crate::host::Host;
 use crate::settings::Settings;
 use crate::theme::Theme;
+use crate::update::Effect;
 
 ttmon_model::named! {
     /// One of the screens, in the order of their keys.
@@ -74,6 +75,11 @@ pub(crate) enum Dialog {
 impl Dialog {
     pub(crate) fn page(page: Page) -> Self {
         Self::Page { page, scroll: 0 }
+    }
+
+    /// Edits a filter.
+    pub(crate) fn filter(text: &str) -> Self {
+        Self::Filter { text: text.to_owned(), before: text.to_owned() }
     }
 }
 
@@ -170,7 +176,7 @@ pub(crate) struct Message {
 
 pub(crate) type Environment = (Owner, io::Result<Vec<String>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TopState {
     pub(crate) size: (u16, u16),
     pub(crate) view: View,
@@ -207,6 +213,8 @@ pub(crate) struct TopState {
     pub(crate) buffers_of: Option<usize>,
     pub(crate) cluster: Option<Cluster>,
     pub(crate) replay: Option<ReplayPosition>,
+    /// What the caller of `update` has to do when the event is applied.
+    pub(crate) effects: Vec<Effect>,
 }
 
 impl TopState {
@@ -214,31 +222,12 @@ impl TopState {
         Self {
             size,
             view: settings.view,
-            previous_view: View::Main,
-            focus: Focus::default(),
-            dialog: None,
             theme: detected.chosen(settings.theme),
             detected,
             clock,
-
             settings,
-            is_read_only: false,
-            wants_deep: false,
             hosts: vec![Host::default()],
-            host_index: 0,
-            filter: Filter::default(),
-            filter_text: String::new(),
-            process: None,
-            last_process_row: 0,
-            is_setup_changed: false,
-            memory: MemoryList::default(),
-            scroll: 0,
-            message: None,
-            hint: None,
-            environment: None,
-            buffers_of: None,
-            cluster: None,
-            replay: None,
+            ..Self::default()
         }
     }
 

@@ -67,87 +67,76 @@ pub(crate) enum Effect {
 
 /// Applies an event. Also starts or stops the reading of buffers if the shown view requires it.
 pub(crate) fn update(state: &mut TopState, event: Event) -> Vec<Effect> {
-    let mut effects = change(state, event);
+    change(state, event);
     let now = wants_buffers(state);
     let before = std::mem::replace(&mut state.buffers_of, now);
     if now != before {
-        effects.extend(before.map(|host| Effect::Send(host, Request::Buffers(false))));
-        effects.extend(now.map(|host| Effect::Send(host, Request::Buffers(true))));
+        state.effects.extend(before.map(|host| Effect::Send(host, Request::Buffers(false))));
+        state.effects.extend(now.map(|host| Effect::Send(host, Request::Buffers(true))));
     }
-    effects
+    std::mem::take(&mut state.effects)
 }
 
-fn change(state: &mut TopState, event: Event) -> Vec<Effect> {
+fn change(state: &mut TopState, event: Event) {
     match event {
         Event::Key(key) => press(state, Chord::of(key)),
         Event::Mouse(event) => mouse::update(state, event),
-        Event::Resized(width, height) => {
-            state.size = (width, height);
-            Vec::new()
-        }
+        Event::Resized(width, height) => state.size = (width, height),
         Event::Feed(host, message) => messages::receive(state, host, message),
-        Event::Silence(host, silence) => {
-            state.hosts[host].silent_for = silence;
-            Vec::new()
-        }
+        Event::Silence(host, silence) => state.hosts[host].silent_for = silence,
         Event::Background(background) => {
             state.detected.background = background;
             state.theme = state.detected.chosen(state.settings.theme);
-            Vec::new()
         }
-        Event::Signal(signal_hook::consts::SIGTSTP) => vec![Effect::Suspend],
-        Event::Signal(signal) => vec![Effect::Die(signal)],
+        Event::Signal(signal_hook::consts::SIGTSTP) => state.effects.push(Effect::Suspend),
+        Event::Signal(signal) => state.effects.push(Effect::Die(signal)),
         Event::Broken => failed(state, "the sampling thread panicked (see above); please report this defect".to_owned()),
         Event::InputError(why) => failed(state, format!("the keyboard is gone: {why}; start it again in a terminal")),
     }
 }
 
-fn failed(state: &TopState, message: String) -> Vec<Effect> {
-    vec![Effect::Fail(FeedError { message, is_no_device: false, since: state.host().now() })]
+fn failed(state: &mut TopState, message: String) {
+    let since = state.host().now();
+    state.effects.push(Effect::Fail(FeedError { message, is_no_device: false, since }));
 }
 
-fn press(state: &mut TopState, chord: Chord) -> Vec<Effect> {
+fn press(state: &mut TopState, chord: Chord) {
     // Remove the message at the next key. Its time limit does not work in a paused recording, where the clock stands still.
     (state.message, state.hint) = (None, None);
     // In every dialog, Ctrl-C quits and Ctrl-Z suspends.
     match chord {
-        Chord::Ctrl('c') => return vec![Effect::Quit],
-        Chord::Ctrl('z') => return vec![Effect::Suspend],
+        Chord::Ctrl('c') => return state.effects.push(Effect::Quit),
+        Chord::Ctrl('z') => return state.effects.push(Effect::Suspend),
         _ => {}
     }
     if state.dialog.is_some() {
         return dialog::press(state, chord);
     }
-    let Some(action) = keys::action(chord) else { return Vec::new() };
+    let Some(action) = keys::action(chord) else { return };
     let before = reasons::trace(state);
-    let effects = act(state, action);
+    act(state, action);
     // If a key changed nothing, show why.
-    if effects.is_empty() && state.message.is_none() && reasons::trace(state) == before {
+    if state.effects.is_empty() && state.message.is_none() && reasons::trace(state) == before {
         show_message(state, reasons::why_nothing(action));
     }
-    effects
 }
 
-pub(super) fn act(state: &mut TopState, action: Action) -> Vec<Effect> {
+pub(super) fn act(state: &mut TopState, action: Action) {
     if state.view == View::Memory && memory::act(state, action) {
-        return Vec::new();
+        return;
     }
     if let Some(why) = reasons::refusal(state, action) {
-        show_message(state, why);
-        return Vec::new();
+        return show_message(state, why);
     }
     match action {
-        Action::Quit => return vec![Effect::Quit],
+        Action::Quit => state.effects.push(Effect::Quit),
         Action::Show(view) => show(state, view),
         Action::Device(step) => choose_device(state, step),
         Action::Move(motion) => go(state, motion),
         Action::Focus => {
             state.focus = if state.focus == Focus::Devices { Focus::Processes } else { Focus::Devices };
         }
-        Action::Filter => {
-            let text = state.filter_text.clone();
-            state.dialog = Some(Dialog::Filter { before: text.clone(), text });
-        }
+        Action::Filter => state.dialog = Some(Dialog::filter(&state.filter_text)),
         Action::SortMenu => {
             let at = state.columns().iter().position(|column| *column == state.settings.sort).unwrap_or(0);
             state.dialog = Some(Dialog::Sort { at });
@@ -155,16 +144,16 @@ pub(super) fn act(state: &mut TopState, action: Action) -> Vec<Effect> {
         Action::SortBy(step) => sort_by_neighbour(state, step),
         Action::Reverse => state.settings.descending = !state.settings.descending,
         Action::Tree => state.settings.tree = !state.settings.tree,
-        Action::Details => return details(state),
+        Action::Details => details(state),
         Action::Signal => signal(state, None),
-        Action::Freeze if state.replay.is_some() => return vec![Effect::SendAll(Request::Pause)],
-        Action::Back(step) if state.replay.is_some() => return vec![Effect::SendAll(Request::Step(step))],
-        Action::Jump(step) if state.replay.is_some() => return vec![Effect::SendAll(Request::Jump(step))],
-        Action::Speed(step) if state.replay.is_some() => return vec![Effect::SendAll(Request::Speed(step))],
+        Action::Freeze if state.replay.is_some() => state.effects.push(Effect::SendAll(Request::Pause)),
+        Action::Back(step) if state.replay.is_some() => state.effects.push(Effect::SendAll(Request::Step(step))),
+        Action::Jump(step) if state.replay.is_some() => state.effects.push(Effect::SendAll(Request::Jump(step))),
+        Action::Speed(step) if state.replay.is_some() => state.effects.push(Effect::SendAll(Request::Speed(step))),
         Action::Freeze => freeze(state),
         Action::Back(step) => step_in_time(state, step, one_sample),
         Action::Jump(step) => step_in_time(state, step, a_minute),
-        Action::Speed(step) => return change_refresh(state, step),
+        Action::Speed(step) => change_refresh(state, step),
         Action::Group => memory::group(state),
         Action::Mark => memory::mark(state),
         Action::Zoom(step) => state.settings.zoom = bounded(state.settings.zoom, step, ZOOMS.len()),
@@ -177,14 +166,13 @@ pub(super) fn act(state: &mut TopState, action: Action) -> Vec<Effect> {
             show_message(state, if state.settings.worst_first { "devices: the worst first" } else { "devices by id" });
         }
         Action::Setup => state.dialog = Some(Dialog::Setup { at: 0 }),
-        Action::Save => return vec![Effect::Save],
-        Action::Refresh => return vec![Effect::SendAll(Request::Now), Effect::Redraw],
-        Action::Deep => return deep(state),
+        Action::Save => state.effects.push(Effect::Save),
+        Action::Refresh => state.effects.extend([Effect::SendAll(Request::Now), Effect::Redraw]),
+        Action::Deep => deep(state),
         Action::Alerts => state.dialog = Some(Dialog::page(Page::Alerts)),
         Action::Help => state.dialog = Some(Dialog::page(Page::Help)),
         Action::Escape => escape(state),
     }
-    Vec::new()
 }
 
 /// Sorts by a column, numbers in descending order. If the column is already selected, reverses the order.
@@ -310,7 +298,7 @@ pub(crate) fn bounded(at: usize, step: Step, count: usize) -> usize {
     }
 }
 
-fn details(state: &mut TopState) -> Vec<Effect> {
+fn details(state: &mut TopState) {
     if state.view != View::Main || state.focus == Focus::Devices {
         // In the detail view, this would only reset the scroll position.
         if state.view != View::Detail {
@@ -318,17 +306,16 @@ fn details(state: &mut TopState) -> Vec<Effect> {
             show(state, View::Detail);
             state.previous_view = left;
         }
-        return Vec::new();
+        return;
     }
     let processes = state.processes();
     let Some(of) = state.chosen_process(&processes).map(ProcessRow::owner) else {
-        show_message(state, NO_CHOICE);
-        return Vec::new();
+        return show_message(state, NO_CHOICE);
     };
     state.process = Some(of);
     state.environment = None;
     state.dialog = Some(Dialog::page(Page::Process(of)));
-    vec![Effect::Send(of.0, Request::Environment(of.1))]
+    state.effects.push(Effect::Send(of.0, Request::Environment(of.1)));
 }
 
 /// Opens the signal dialog for `of`, or for the selected process. The dialog keeps the process key, so that the signal never goes to
@@ -396,11 +383,11 @@ fn step_in_time(state: &mut TopState, step: Step, other: fn(&History, usize, Ste
     }
 }
 
-fn change_refresh(state: &mut TopState, step: Step) -> Vec<Effect> {
+fn change_refresh(state: &mut TopState, step: Step) {
     let before = state.settings.refresh;
     // A faster refresh is a shorter interval.
     state.settings.refresh = next_refresh(before, if step == Step::After { Step::Before } else { Step::After });
-    send_refresh(state, before)
+    send_refresh(state, before);
 }
 
 /// Returns the next shorter or longer interval of [`REFRESHES`], or the same one at the ends.
@@ -412,20 +399,19 @@ pub(super) fn next_refresh(refresh: Duration, step: Step) -> Duration {
     next.copied().unwrap_or(refresh)
 }
 
-pub(super) fn send_refresh(state: &TopState, before: Duration) -> Vec<Effect> {
+/// Sends the refresh interval to the feeds if it is not the one from before.
+pub(super) fn send_refresh(state: &mut TopState, before: Duration) {
     let now = state.settings.refresh;
-    if now == before { Vec::new() } else { vec![Effect::SendAll(Request::Interval(now))] }
+    state.effects.extend((now != before).then_some(Effect::SendAll(Request::Interval(now))));
 }
 
 /// Turns `--deep` on or off for this machine. For other machines, their services decide.
-fn deep(state: &mut TopState) -> Vec<Effect> {
+fn deep(state: &mut TopState) {
     if state.replay.is_some() {
-        show_message(state, "this is a recording: it has what was recorded");
-        return Vec::new();
+        return show_message(state, "this is a recording: it has what was recorded");
     }
     if state.host().address.is_some() {
-        show_message(state, "the service decides what is read: ttmon serve --deep");
-        return Vec::new();
+        return show_message(state, "the service decides what is read: ttmon serve --deep");
     }
     let is_served = state.shown().is_some_and(|snapshot| snapshot.origin == Origin::Server && snapshot.is_deep());
     state.set_deep(!state.wants_deep);
@@ -437,7 +423,7 @@ fn deep(state: &mut TopState) -> Vec<Effect> {
             (false, false) => "chips are no longer read themselves",
         },
     );
-    vec![Effect::Send(state.host_index, Request::Deep(state.wants_deep))]
+    state.effects.push(Effect::Send(state.host_index, Request::Deep(state.wants_deep)));
 }
 
 /// Selects the next metric. In the charts, the first press switches from all metrics of one device to one metric of all devices, and

@@ -25,7 +25,6 @@ use ttmon_print::text::{self, Cut};
 use crate::alerts::Alert;
 use crate::canvas::{Canvas, Field, folded, width};
 use crate::host::Host;
-use crate::keys::KeyContext;
 use crate::layout::{self, SIZE_MIN};
 use crate::state::{Dialog, TopState, View};
 use crate::theme::Role;
@@ -237,14 +236,12 @@ fn main(state: &TopState, canvas: &mut Canvas<'_>, body: Rect) {
 fn status(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "", Role::Dim);
     if let Some(message) = state.message.as_ref().filter(|message| message.until.is_none_or(|until| until > state.host().now())) {
-        let text = canvas.clean(&message.text);
-        return canvas.rule(area, 0, &text, Role::Strong);
+        return canvas.rule(area, 0, &message.text, Role::Strong);
     }
     if let Some(error) = state.host().error.as_ref().filter(|_| !state.is_overview()) {
         let since = if state.host().address.is_some() { format!(" since {}", state.clock.second(error.since)) } else { String::new() };
         let words = if state.replay.is_some() { String::new() } else { format!("no answer{since}: ") };
-        let text = canvas.clean(&format!("{words}{}", error.message));
-        return canvas.rule(area, 0, &text, Role::Critical);
+        return canvas.rule(area, 0, &format!("{words}{}", error.message), Role::Critical);
     }
     if let Some(frozen) = &state.host().frozen {
         let ago = quantity::age(frozen.snapshot.time, state.host().now());
@@ -324,7 +321,7 @@ fn footer(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
         canvas.text(area, at + 2, 0, hint, Role::Dim);
         return;
     }
-    for hint in layout::footer(area.width, &key_context(state)) {
+    for hint in layout::footer(area.width, state) {
         let at = canvas.text(area, hint.from, 0, &hint.name, Role::Title) + 1;
         canvas.text(area, at, 0, hint.label, Role::Dim);
     }
@@ -356,20 +353,6 @@ pub(crate) fn extent(state: &TopState) -> Option<Extent> {
         View::Main | View::Mesh | View::Memory => None,
         View::Charts => Some(charts::extent(state, snapshot, body)),
         View::Detail => Some(detail::extent(snapshot, device, body)),
-    }
-}
-
-pub(crate) fn key_context(state: &TopState) -> KeyContext {
-    KeyContext {
-        view: state.view,
-        has_dialog: state.dialog.is_some(),
-        has_groups: state.has_groups(),
-        has_alerts: state.hosts.iter().any(|host| !host.alerts.list().is_empty()),
-        is_replay: state.replay.is_some(),
-        is_frozen: state.is_frozen() || state.replay.is_some_and(|position| position.is_paused),
-        can_signal: (0..state.hosts.len()).any(|host| state.can_signal(host)),
-        is_by_device: state.settings.by_device,
-        can_scroll: extent(state).is_some_and(|extent| extent.last() > 0),
     }
 }
 

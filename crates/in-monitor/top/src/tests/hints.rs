@@ -13,7 +13,7 @@ use crate::layout::footer;
 use crate::state::{Dialog, Page, TopState, View};
 use crate::theme::Theme;
 use crate::update::{Effect, Event, update};
-use crate::view::{extent, key_context};
+use crate::view::extent;
 
 fn last_line(state: &TopState) -> String {
     text(&drawn(state)).lines().last().unwrap_or_default().trim().to_owned()
@@ -71,7 +71,7 @@ fn the_bottom_line_fits() {
                 update(&mut state, Event::Feed(0, playing()));
             }
             for width in 80..200 {
-                let hints = footer(width, &key_context(&state));
+                let hints = footer(width, &state);
                 assert!(hints.last().is_some_and(|hint| hint.label == "Quit" && hint.to <= width), "{view:?} {width}: {hints:?}");
                 assert!(hints.iter().any(|hint| hint.label == "Help"));
                 assert!(hints.windows(2).all(|pair| pair[0].to < pair[1].from), "{hints:?}");

@@ -10,37 +10,37 @@ use crate::layout;
 use crate::metric::METRICS;
 use crate::settings::{Settings, ThemeChoice, ZOOMS};
 use crate::signals::SIGNALS;
-use crate::state::{Dialog, Page, TopState, View};
+use crate::state::{Dialog, Page, SignalDialog, TopState, View};
 use crate::view::page_line_count;
 
 const FILTER_CHARACTERS_MAX: usize = 200;
 
-pub(super) fn press(state: &mut TopState, chord: Chord) -> Vec<Effect> {
-    let Some(dialog) = state.dialog.take() else { return Vec::new() };
+pub(super) fn press(state: &mut TopState, chord: Chord) {
+    let Some(dialog) = state.dialog.take() else { return };
     let action = keys::action(chord);
     match dialog {
         Dialog::Page { page, scroll } => turn(state, page, scroll, action),
         Dialog::Filter { text, before } if state.view == View::Memory => super::memory::typed(state, text, before, chord),
         Dialog::Filter { text, before } => filter(state, text, before, chord),
         Dialog::Sort { at } => sort(state, at, action),
-        Dialog::Setup { at } => return setup(state, at, chord, action),
-        Dialog::Signal(mut dialog) => {
-            match (action, chord) {
-                (Some(Action::Escape | Action::Quit), _) => return Vec::new(),
-                (_, Chord::Plain(KeyCode::Char('y'))) if dialog.is_confirming => {
-                    return vec![Effect::Signal(dialog.key, dialog.user, dialog.at)];
-                }
-                (Some(Action::Move(motion)), _) => {
-                    dialog.at = moved(dialog.at, motion, SIGNALS.len(), 4);
-                    dialog.is_confirming = false;
-                }
-                (Some(Action::Details), _) => dialog.is_confirming = true,
-                _ => {}
-            }
-            state.dialog = Some(Dialog::Signal(dialog));
-        }
+        Dialog::Setup { at } => setup(state, at, chord, action),
+        Dialog::Signal(dialog) => choose_signal(state, dialog, chord, action),
     }
-    Vec::new()
+}
+
+fn choose_signal(state: &mut TopState, mut dialog: SignalDialog, chord: Chord, action: Option<Action>) {
+    match (action, chord) {
+        (Some(Action::Escape | Action::Quit), _) => return,
+        (_, Chord::Plain(KeyCode::Char('y'))) if dialog.is_confirming => {
+            return state.effects.push(Effect::Signal(dialog.key, dialog.user, dialog.at));
+        }
+        (Some(Action::Move(motion)), _) => {
+            (dialog.at, dialog.is_confirming) = (moved(dialog.at, motion, SIGNALS.len(), 4), false);
+        }
+        (Some(Action::Details), _) => dialog.is_confirming = true,
+        _ => {}
+    }
+    state.dialog = Some(Dialog::Signal(dialog));
 }
 
 fn turn(state: &mut TopState, page: Page, mut scroll: usize, action: Option<Action>) {
@@ -144,7 +144,7 @@ pub(crate) fn setup_rows(state: &TopState) -> Vec<(String, String)> {
     choices.chain(choosable().iter().map(|column| column.title).enumerate().map(column)).collect()
 }
 
-fn setup(state: &mut TopState, at: usize, chord: Chord, action: Option<Action>) -> Vec<Effect> {
+fn setup(state: &mut TopState, at: usize, chord: Chord, action: Option<Action>) {
     state.dialog = Some(Dialog::Setup { at });
     match (chord, action) {
         (Chord::Plain(KeyCode::Left), _) => change(state, at, Step::Before),
@@ -153,18 +153,17 @@ fn setup(state: &mut TopState, at: usize, chord: Chord, action: Option<Action>) 
         (_, Some(Action::Escape | Action::Quit | Action::Setup)) => {
             state.dialog = None;
             let is_changed = std::mem::take(&mut state.is_setup_changed);
-            if is_changed { vec![Effect::Save] } else { Vec::new() }
+            state.effects.extend(is_changed.then_some(Effect::Save));
         }
-        (_, Some(Action::Save)) => vec![Effect::Save],
+        (_, Some(Action::Save)) => state.effects.push(Effect::Save),
         (_, Some(Action::Move(motion))) => {
             state.dialog = Some(Dialog::Setup { at: moved(at, motion, CHOICES.len() + choosable().len(), 8) });
-            Vec::new()
         }
-        _ => Vec::new(),
+        _ => {}
     }
 }
 
-fn change(state: &mut TopState, at: usize, step: Step) -> Vec<Effect> {
+fn change(state: &mut TopState, at: usize, step: Step) {
     let refresh = state.settings.refresh;
     state.is_setup_changed = true;
     match CHOICES.get(at) {
@@ -172,7 +171,7 @@ fn change(state: &mut TopState, at: usize, step: Step) -> Vec<Effect> {
         None => toggle(&mut state.settings, at - CHOICES.len()),
     }
     state.theme = state.detected.chosen(state.settings.theme);
-    super::send_refresh(state, refresh)
+    super::send_refresh(state, refresh);
 }
 
 /// Shows or hides a column. Columns stay in table order, and the last one cannot be hidden.
@@ -188,18 +187,17 @@ fn toggle(settings: &mut Settings, column: usize) {
 }
 
 /// Handles a click in a list dialog. The first click selects a line, the second click confirms it.
-pub(super) fn click(state: &mut TopState, body: Rect, position: Position) -> Vec<Effect> {
+pub(super) fn click(state: &mut TopState, body: Rect, position: Position) {
     let (at, count) = match &state.dialog {
         Some(Dialog::Sort { at }) => (*at, state.columns().len()),
         Some(Dialog::Setup { at }) => (*at, CHOICES.len() + choosable().len()),
-        _ => return Vec::new(),
+        _ => return,
     };
-    let Some(hit) = layout::choice_at(body, count, at, position) else { return Vec::new() };
+    let Some(hit) = layout::choice_at(body, count, at, position) else { return };
     if hit == at {
         return press(state, Chord::Plain(KeyCode::Enter));
     }
     if let Some(Dialog::Sort { at } | Dialog::Setup { at }) = &mut state.dialog {
         *at = hit;
     }
-    Vec::new()
 }

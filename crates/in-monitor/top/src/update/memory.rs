@@ -4,7 +4,7 @@ use crossterm::event::KeyCode;
 use ratatui_core::layout::{Position, Rect};
 
 use super::dialog::edit;
-use super::{Effect, moved, show_message, stepped};
+use super::{moved, show_message, stepped};
 use crate::keys::{Action, Chord, Motion, Step};
 use crate::layout;
 use crate::state::{Dialog, ListBy, ListSort, MapCursor, Page, TopState};
@@ -16,10 +16,7 @@ const ZOOM_MAX: u8 = 8;
 /// Performs an action of the memory view. Returns false if the action has no special meaning here.
 pub(super) fn act(state: &mut TopState, action: Action) -> bool {
     match action {
-        Action::Filter => {
-            let text = state.memory.filter.clone();
-            state.dialog = Some(Dialog::Filter { before: text.clone(), text });
-        }
+        Action::Filter => state.dialog = Some(Dialog::filter(&state.memory.filter)),
         Action::SortMenu => sort(state, Step::After),
         Action::SortBy(step) => sort(state, step),
         Action::Reverse => state.memory.is_reversed ^= true,
@@ -70,8 +67,7 @@ fn open(state: &mut TopState) {
     }
     let at = state.memory.at;
     if let Some(lines) = memory_buffer(state, at) {
-        state.dialog = Some(Dialog::page(Page::Buffer(lines)));
-        return;
+        return state.dialog = Some(Dialog::page(Page::Buffer(lines)));
     }
     match memory_list(state).into_iter().nth(at) {
         Some(name) => (state.memory.open, state.memory.at, state.scroll) = (Some(name), 0, 0),
@@ -143,15 +139,12 @@ pub(super) fn typed(state: &mut TopState, mut text: String, before: String, chor
 }
 
 /// The first click selects a row, the second click opens it.
-pub(super) fn click(state: &mut TopState, body: Rect, at: Position) -> Vec<Effect> {
-    let Some(hit) = crate::view::memory_row_at(state, body, at) else { return Vec::new() };
-    if hit >= memory_list(state).len() {
-        return Vec::new();
-    }
+pub(super) fn click(state: &mut TopState, body: Rect, at: Position) {
+    let count = memory_list(state).len();
+    let Some(hit) = crate::view::memory_row_at(state, body, at).filter(|hit| *hit < count) else { return };
     let is_again = state.memory.at == hit && state.memory.cursor.is_none();
     (state.memory.at, state.memory.cursor) = (hit, None);
     if is_again {
         open(state);
     }
-    Vec::new()
 }

@@ -15,7 +15,7 @@ use crate::state::TopState;
 /// Maximum number of buffer events kept per host; beyond that, the oldest are dropped.
 const BUFFER_EVENTS_MAX: usize = 200;
 
-pub(super) fn receive(state: &mut TopState, index: usize, message: FeedMessage) -> Vec<Effect> {
+pub(super) fn receive(state: &mut TopState, index: usize, message: FeedMessage) {
     let host = &mut state.hosts[index];
     match message {
         FeedMessage::Snapshot(snapshot) => {
@@ -23,9 +23,11 @@ pub(super) fn receive(state: &mut TopState, index: usize, message: FeedMessage) 
             if host.error.take().is_some() && host.address.is_some() {
                 host.alerts.note(snapshot.time, Severity::Fine, "answers again".to_owned());
             }
-            take_snapshot(state, index, Arc::new(*snapshot))
+            take_snapshot(state, index, Arc::new(*snapshot));
         }
-        FeedMessage::Error(error) if host.live.is_none() && host.address.is_none() && state.replay.is_none() => vec![Effect::Fail(error)],
+        FeedMessage::Error(error) if host.live.is_none() && host.address.is_none() && state.replay.is_none() => {
+            state.effects.push(Effect::Fail(error));
+        }
         FeedMessage::Error(error) => {
             host.silent_for = Duration::ZERO;
             let is_first = host.error.is_none() && host.address.is_some();
@@ -33,39 +35,30 @@ pub(super) fn receive(state: &mut TopState, index: usize, message: FeedMessage) 
                 host.alerts.note(error.since, Severity::Critical, format!("no answer: {}", error.message));
             }
             host.error = Some(error);
-            if is_first && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }
+            ring(state, is_first);
         }
         FeedMessage::Past(grid) => {
             host.history.fill(&grid);
             if let Some(frozen) = &mut host.frozen {
                 frozen.back = host.history.back_at(frozen.snapshot.time);
             }
-            Vec::new()
         }
         FeedMessage::Source { is_back, text } => {
             let severity = if is_back { Severity::Fine } else { Severity::Warning };
             host.alerts.note(host.now(), severity, text);
-            Vec::new()
         }
         FeedMessage::BufferEvents(events) => {
             host.marks.note_refusals(&events, host.now());
             host.buffer_events.extend(events);
             let excess = host.buffer_events.len().saturating_sub(BUFFER_EVENTS_MAX);
             host.buffer_events.drain(..excess);
-            Vec::new()
         }
-        FeedMessage::Position(position) => {
-            state.replay = Some(position);
-            Vec::new()
-        }
-        FeedMessage::Environment(key, variables) => {
-            state.environment = Some(((index, key), variables));
-            Vec::new()
-        }
+        FeedMessage::Position(position) => state.replay = Some(position),
+        FeedMessage::Environment(key, variables) => state.environment = Some(((index, key), variables)),
     }
 }
 
-fn take_snapshot(state: &mut TopState, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect> {
+fn take_snapshot(state: &mut TopState, index: usize, snapshot: Arc<Snapshot>) {
     let chosen = state.process.filter(|(host, _)| *host == index).map(|(_, key)| key);
     let has = |snapshot: &Snapshot, key| snapshot.processes.iter().any(|process| process.key == key);
     let is_live = |key| state.hosts[index].live.as_ref().is_some_and(|live| has(live, key));
@@ -97,7 +90,12 @@ fn take_snapshot(state: &mut TopState, index: usize, snapshot: Arc<Snapshot>) ->
     let is_worse = host.alerts.watch(&snapshot);
     host.live = Some(snapshot);
     crate::host::make_names_unique(&mut state.hosts);
-    if is_worse && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }
+    ring(state, is_worse);
+}
+
+/// Rings the bell for an alert, if the user wants that.
+fn ring(state: &mut TopState, is_alert: bool) {
+    state.effects.extend((is_alert && state.settings.bell).then_some(Effect::Ring));
 }
 
 /// Saves the row of the selected process before it disappears, so that Up and Down continue from that row.

@@ -38,7 +38,6 @@ pub(super) fn draw(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'_
     if state.host().is_stale() || state.is_frozen() {
         head += &format!("  as of {}", state.clock.second(snapshot.time));
     }
-    let head = canvas.clean(&head);
     canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Title);
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
     let lines = lines(snapshot, device);
@@ -68,7 +67,6 @@ fn draw_line(canvas: &mut Canvas<'_>, area: Rect, row: u16, line: &DetailLine) {
         return;
     }
     canvas.field(area, Field::left(2, NAME_COLUMNS), row, &line.name, canvas.style(Role::Dim));
-    let value = canvas.clean(&line.value);
     // The reason of a missing value may use the column of the source.
     let is_absent = line.role == Role::Dim;
     let (from, age) = match area.width {
@@ -78,7 +76,7 @@ fn draw_line(canvas: &mut Canvas<'_>, area: Rect, row: u16, line: &DetailLine) {
         _ => (0, 0),
     };
     let field = Field::start(NAME_COLUMNS + 3, area.width.saturating_sub(NAME_COLUMNS + 4 + from + age));
-    canvas.field(area, field, row, &value, canvas.style(line.role));
+    canvas.field(area, field, row, &line.value, canvas.style(line.role));
     if from > 0 {
         canvas.field(area, Field::left(area.width - from - age, from - 1), row, line.from, canvas.style(Role::Dim));
     }

@@ -100,7 +100,7 @@ pub(super) fn device_row(
         let (text, style) = match column {
             DeviceColumn::Id => (device.id.to_string(), canvas.style(if is_chosen { Role::Selected } else { Role::Plain })),
             DeviceColumn::Board if is_one => (chip(device, true), canvas.style(Role::Plain)),
-            DeviceColumn::Board => (board(device, canvas, field.width), canvas.style(Role::Plain)),
+            DeviceColumn::Board => (board(device, field.width), canvas.style(Role::Plain)),
             DeviceColumn::Temperature => celsius(device, canvas),
             DeviceColumn::Power if is_one => plain(or_absent(device.power, |power| format!("{:.0}W", power.0))),
             DeviceColumn::Power => plain(or_absent(power_text(device), |text| text)),
@@ -157,8 +157,8 @@ fn activity(host: &Host, device: &Device) -> (String, Severity) {
     (text, if rate.is_ok_and(|rate| rate <= 0.0) { Severity::Unknown } else { severity })
 }
 
-fn board(device: &Device, canvas: &Canvas<'_>, width: u16) -> String {
-    let label = canvas.clean(&device.label());
+fn board(device: &Device, width: u16) -> String {
+    let label = device.label();
     match device.via {
         Ok(via) if width >= GATEWAY_MIN => format!("{label} via {via}"),
         _ => label,
@@ -228,7 +228,7 @@ fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, colum
         (None, Some(via)) => Some(format!("via {via}")).filter(|via| width(&word) + 1 + width(via) <= columns),
         (None, None) => None,
     };
-    (more.map_or_else(|| word.clone(), |more| canvas.clean(&format!("{word} {more}"))), severity)
+    (more.map_or_else(|| word.clone(), |more| format!("{word} {more}")), severity)
 }
 
 /// Draws `12 54°C  7.6GB`: the selected metric on a background for its share of the limit. An unhealthy device has a symbol or a word.

@@ -24,7 +24,7 @@ pub(super) fn draw(state: &TopState, dialog: &Dialog, canvas: &mut Canvas<'_>, b
         Dialog::Page { page: Page::Alerts, scroll } => alerts(state, *scroll, canvas, body),
         Dialog::Page { page: Page::Process(of), scroll } => process(state, *of, *scroll, canvas, body),
         Dialog::Page { page: Page::Buffer(lines), scroll } => {
-            let lines: Vec<(String, Role)> = lines.iter().map(|line| (canvas.clean(line), Role::Plain)).collect();
+            let lines: Vec<(String, Role)> = lines.iter().map(|line| (line.clone(), Role::Plain)).collect();
             page("Buffer: Esc closes it", &lines, rows_of(&lines), *scroll, canvas, body);
         }
         Dialog::Filter { .. } => {}
@@ -145,10 +145,9 @@ fn setup(state: &TopState, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
 
 fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
     let rows = u16::try_from(SIGNALS.len()).unwrap_or(0) + 6;
-    let title = format!("Send a signal to {} of {}", dialog.key.pid, canvas.clean(&dialog.user));
+    let title = format!("Send a signal to {} of {}", dialog.key.pid, dialog.user);
     let inside = canvas.window(window(body, 64, rows), &title);
-    let command = canvas.clean(&dialog.command);
-    canvas.field(inside, Field::left(1, inside.width.saturating_sub(2)), 0, &command, canvas.style(Role::Plain));
+    canvas.field(inside, Field::left(1, inside.width.saturating_sub(2)), 0, &dialog.command, canvas.style(Role::Plain));
     // On a small screen the list scrolls, so that the chosen signal is always visible.
     let last = inside.height.saturating_sub(1);
     let first = scrolled(0, dialog.at, usize::from(last.saturating_sub(2)), SIGNALS.len());
@@ -167,7 +166,7 @@ fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
 
 fn process(state: &TopState, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let Some(snapshot) = state.hosts[of.0].shown() else { return };
-    let host = if state.has_groups() { format!(" on {}", canvas.clean(state.hosts[of.0].name())) } else { String::new() };
+    let host = if state.has_groups() { format!(" on {}", state.hosts[of.0].name()) } else { String::new() };
     let signal = if state.can_signal(of.0) { ", F9 sends a signal" } else { "" };
     let title = format!("Process {}{host}: Esc closes, Up Down scroll{signal}", of.1.pid);
     // Use the full height, so that the window does not jump when its buffers arrive.

@@ -37,8 +37,7 @@ pub(super) fn draw(state: &TopState, canvas: &mut Canvas<'_>, layout: &Main) {
     let hidden = super::more(canvas, first, lines.len().saturating_sub(first + rows));
     super::at_the_end(canvas, area, &hidden);
     if let Some(area) = layout.charts {
-        let name = canvas.clean(state.host().name());
-        canvas.rule(area, 0, &name, Role::Title);
+        canvas.rule(area, 0, state.host().name(), Role::Title);
         let area = Rect { y: area.y + 1, height: area.height - 1, ..area };
         if !state.shown().is_some_and(|snapshot| super::charts::on_main(state, snapshot, canvas, area)) {
             canvas.text(area, 1, 0, "no data so far", Role::Dim);
@@ -56,7 +55,6 @@ fn heading(state: &TopState, line: &DeviceLine, canvas: &mut Canvas<'_>, area: R
     // Limit the name to a third of the line, so that the summary is visible.
     let name = text::cut(&canvas.clean(host.name()), usize::from(area.width / 3), Cut::End, canvas.glyphs().ellipsis);
     let at = canvas.text(area, 0, 0, &format!("{sign} {name} "), Role::Strong) + 1;
-    let text = canvas.clean(&text);
     let field = Field::start(at, area.width.saturating_sub(at));
     canvas.field(area, field, 0, &text, canvas.style(role));
     if is_chosen {

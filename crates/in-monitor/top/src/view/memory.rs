@@ -86,7 +86,6 @@ pub(super) fn draw(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'_
         let [figures, lists] = [snapshot.time, snapshot.lists_time].map(|time| state.clock.second(time));
         head += &format!("  figures at {figures}, lists at {lists}");
     }
-    let head = canvas.clean(&head);
     canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Title);
     let areas = areas(state, snapshot, device, body);
     draw_kinds(snapshot, device, canvas, areas.kinds);
@@ -226,7 +225,6 @@ fn draw_events(state: &TopState, snapshot: &Snapshot, device: &Device, canvas: &
             event.kind.map_or("", |kind| kind.name()),
             event.address.unwrap_or(0),
         );
-        let text = canvas.clean(&text);
         let role = if matches!(event.op, Op::OutOfMemory | Op::Clash) { Role::Critical } else { Role::Plain };
         canvas.text(area, 1, row, &text, role);
     }

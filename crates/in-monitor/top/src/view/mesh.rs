@@ -148,7 +148,7 @@ fn draw_tile(state: &TopState, device: &Device, canvas: &mut Canvas<'_>, area: R
     let is_judged = severity > Severity::Unknown || share.is_none();
     let health = if is_judged { canvas.style(severity.into()) } else { heat };
     let shown = |value: f64| in_unit_of_limit(metric, value, metric.limit(device).ok());
-    let text = canvas.clean(&value.map_or_else(|_| ABSENT.to_owned(), shown));
+    let text = value.map_or_else(|_| ABSENT.to_owned(), shown);
     let value_style = if value.is_err() { canvas.style(Role::Dim) } else { heat.add_modifier(Modifier::BOLD) };
     let end = canvas.put(inside, 0, 0, &text, value_style);
     let right = |text: &str| inside.width.saturating_sub(width(text));
@@ -246,8 +246,7 @@ fn legend(state: &TopState, snapshot: &Snapshot, mesh: &Mesh, is_wired: bool, ca
     while parts.len() > 1 && width(&parts.join(&between)) + 1 > area.width {
         parts.pop();
     }
-    let text = canvas.clean(&parts.join(&between));
-    canvas.text(area, 1, area.height.saturating_sub(1), &text, Role::Dim);
+    canvas.text(area, 1, area.height.saturating_sub(1), &parts.join(&between), Role::Dim);
 }
 
 #[cfg(test)]

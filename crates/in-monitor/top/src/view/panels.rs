@@ -39,9 +39,8 @@ pub(super) fn groups(snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
         let bar = ttmon_print::bar_cells(share, usize::from(BAR_COLUMNS), canvas.glyphs().fill);
         canvas.put(area, 10, row, &bar, canvas.theme.hue(0));
         canvas.field(area, Field::right(11 + BAR_COLUMNS, 8), row, &group.count, canvas.style(Role::Dim));
-        let name = canvas.clean(&group.name);
         let field = Field::left(20 + BAR_COLUMNS, area.width.saturating_sub(21 + BAR_COLUMNS));
-        canvas.field(area, field, row, &name, canvas.style(Role::Plain));
+        canvas.field(area, field, row, &group.name, canvas.style(Role::Plain));
     }
 }
 
@@ -115,7 +114,6 @@ pub(super) fn events(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
             EventLine::Alert(host, alert) => (alert_text(state, *host, alert), Role::from(alert.severity)),
             EventLine::Mark(mark) => (format!("{} {}", state.clock.second(*time), mark.text), mark.kind.severity().into()),
         };
-        let text = canvas.clean(&text);
         canvas.field(area, field, row, &text, canvas.style(role));
     }
     super::hidden_rows(canvas, area, 0..usize::from(area.height.saturating_sub(1)), lines.len());

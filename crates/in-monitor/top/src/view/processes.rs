@@ -42,7 +42,7 @@ pub(super) fn draw(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
         for (index, at, width) in &columns {
             let column = &COLUMNS[*index];
             let (text, role) = match (column.value)(process) {
-                Ok(value) => (canvas.clean(&value.text(now)), Role::Plain),
+                Ok(value) => (value.text(now), Role::Plain),
                 // A process outside containers has an empty cell.
                 Err(ttmon_model::Missing::NoSource) if column.name == "container" => (String::new(), Role::Dim),
                 Err(_) => (ABSENT.to_owned(), Role::Dim),
@@ -66,7 +66,7 @@ fn rule(state: &TopState, canvas: &mut Canvas<'_>, area: Rect, shown: usize, fir
     let count = if all == shown { all.to_string() } else { format!("{shown} of {all}") };
     let mut text = format!("Processes ({count})  sort: {}", COLUMNS[state.settings.sort].name);
     if !state.filter_text.is_empty() {
-        text += &format!("  filter: {}", canvas.clean(&state.filter_text));
+        text += &format!("  filter: {}", state.filter_text);
     }
     if state.settings.tree {
         text += "  tree";

@@ -105,7 +105,7 @@ impl CommonValues {
         match column {
             DeviceColumn::Id => "ID".to_owned(),
             DeviceColumn::Board if self.is_board_named => String::new(),
-            DeviceColumn::Board => self.board.as_ref().map_or_else(|| "BOARD".to_owned(), |board| canvas.clean(board)),
+            DeviceColumn::Board => self.board.clone().unwrap_or_else(|| "BOARD".to_owned()),
             DeviceColumn::Temperature => "TEMP".to_owned(),
             DeviceColumn::TemperatureSpark => of(self.temperature_limit.map(|limit| format!("{limit:.0}{}", canvas.glyphs().degree))),
             DeviceColumn::Power => "POWER".to_owned(),

@@ -180,8 +180,7 @@ pub(super) fn draw(state: &TopState, snapshot: &Snapshot, device: &Device, canva
         };
         for ((_, field), text) in fields.iter().zip(texts).filter(|((_, field), _)| field.width > 0) {
             let role = if text.is_some() { Role::Plain } else { Role::Dim };
-            let text = canvas.clean(text.as_deref().unwrap_or(ABSENT));
-            canvas.field(area, *field, row, &text, canvas.style(role));
+            canvas.field(area, *field, row, text.as_deref().unwrap_or(ABSENT), canvas.style(role));
         }
         if index == at && state.memory.cursor.is_none() {
             canvas.buffer.set_style(Rect { y: area.y + row, height: 1, ..area }, canvas.theme.style(Role::Selected));

@@ -93,7 +93,7 @@ fn title(snapshot: &Snapshot, rows: &[(&Allocator, Kind, &Banks)], cursor: Optio
             format!("{} used from {:#x}{name}", size(block.size), block.address)
         }
     };
-    canvas.clean(&format!("{address:#x}: {text}{zoom}  z Z: zoom, Tab: list"))
+    format!("{address:#x}: {text}{zoom}  z Z: zoom, Tab: list")
 }
 
 /// Returns the address range of a table, from its first block to the end of its last.
