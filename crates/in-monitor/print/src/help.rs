@@ -26,17 +26,17 @@ pub fn help_fields(style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
 
 /// Prints the fields that `--query-gpu` accepts.
 pub fn help_query_gpu(style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    columns(nvidia::GPU, style, out)
+    columns(&nvidia::GPU, style, out)
 }
 
 /// Prints the fields that `--query-compute-apps` accepts.
 pub fn help_query_compute_apps(style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    columns(nvidia::APPS, style, out)
+    columns(&nvidia::APPS, style, out)
 }
 
-fn columns(columns: &[nvidia::Column], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn columns(query: &nvidia::Query, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut rows = vec![["NAME", "UNIT", "TTMON FIELD", "MEANING"].map(str::to_owned).to_vec()];
-    rows.extend(columns.iter().map(nvidia::Column::help));
+    rows.extend(query.columns.iter().map(nvidia::Column::help));
     print_aligned(&rows, style, out)
 }
 

@@ -48,7 +48,7 @@ pub use groups::{groups, groups_csv};
 pub use help::{help_fields, help_query_compute_apps, help_query_gpu};
 pub use memory::{buffers, memory, memory_end};
 pub use monitor::{DeviceColumns, LineStamp, process_lines};
-pub use nvidia::{AppField, GpuField, csv_apps, csv_gpu};
+pub use nvidia::{APPS, GPU, QueryField, csv_apps, csv_gpu};
 pub use quantity::{percent, size};
 pub use query::query;
 pub use reports::{ProgramReports, ReportFile, reports};

@@ -92,7 +92,11 @@ fn print_process(
     }
     writeln!(out, "{}", row(&["kind", "used", "allocated", "count", "peak", "", "source"].map(str::to_owned)))?;
     for (kind, figure) in &known {
-        print_figure(snapshot, kind.name(), figure, out)?;
+        let when = figure.peak_time.map_or(String::new(), |time| format!("{} ago", age(time, snapshot.time)));
+        let count = figure.count.map_or(ABSENT.to_owned(), |count| count.to_string());
+        let [used, allocated, peak] = [figure.used, figure.allocated, figure.peak].map(size_or_absent);
+        let source = figure.source.map_or(ABSENT, |source| source.name());
+        writeln!(out, "{}", row(&[kind.name().to_owned(), used, allocated, count, peak, when, source.to_owned()]))?;
     }
     for (name, count, bytes) in unlisted(allocators) {
         writeln!(out, "    {name}: {count} more not listed ({})", size(bytes))?;
@@ -142,14 +146,6 @@ pub(crate) fn not_tracked(allocator: &Allocator, is_known: impl Fn(Kind) -> bool
     let aside = coverage.iter().filter_map(HookFeature::not_followed);
     let parts: Vec<String> = absent.chain(aside).collect();
     (!parts.is_empty()).then(|| format!("not tracked: {}", parts.join(", ")))
-}
-
-fn print_figure(snapshot: &Snapshot, name: &str, figure: &Figure, out: &mut dyn Write) -> io::Result<()> {
-    let when = figure.peak_time.map_or(String::new(), |time| format!("{} ago", age(time, snapshot.time)));
-    let count = figure.count.map_or(ABSENT.to_owned(), |count| count.to_string());
-    let [used, allocated, peak] = [figure.used, figure.allocated, figure.peak].map(size_or_absent);
-    let source = figure.source.map_or(ABSENT, |source| source.name());
-    writeln!(out, "{}", row(&[name.to_owned(), used, allocated, count, peak, when, source.to_owned()]))
 }
 
 /// Returns kinds that are not in a bar, each summed over all allocators. Peaks may be from different times, so the highest one is shown.

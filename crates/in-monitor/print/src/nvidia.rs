@@ -18,56 +18,49 @@ pub struct UnknownColumn {
     help: &'static str,
 }
 
-/// A column of `--query-gpu`.
-#[derive(Clone, Copy)]
-pub struct GpuField(&'static Column);
+/// A query of nvidia-smi: its columns, and the flag that lists them.
+pub struct Query {
+    pub(crate) columns: &'static [Column],
+    help: &'static str,
+}
 
-impl GpuField {
+/// `--query-gpu`.
+pub const GPU: Query = Query { columns: GPU_COLUMNS, help: "--help-query-gpu" };
+/// `--query-compute-apps`.
+pub const APPS: Query = Query { columns: APP_COLUMNS, help: "--help-query-compute-apps" };
+
+impl Query {
     /// Finds a column by nvidia-smi's name; the error names similar columns.
-    pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
-        find(GPU, name, "--help-query-gpu").map(Self)
+    pub fn find(&self, name: &str) -> Result<QueryField, UnknownColumn> {
+        // Every text has a first part.
+        let group = |name: &str| name.split(['.', '_']).next().unwrap_or_default().to_owned();
+        let found = self.columns.iter().find(|column| column.names.contains(&name));
+        found.map(QueryField).ok_or_else(|| {
+            let similar: Vec<&str> = self.names().filter(|known| group(known) == group(name)).collect();
+            let similar = if similar.is_empty() { String::new() } else { format!("similar: {}; ", similar.join(", ")) };
+            UnknownColumn { name: name.to_owned(), similar, help: self.help }
+        })
     }
 
     /// Returns the names of all columns.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        GPU.iter().map(|column| column.names[0])
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.columns.iter().map(|column| column.names[0])
     }
+}
 
+/// A column of a query.
+#[derive(Clone, Copy)]
+pub struct QueryField(&'static Column);
+
+impl QueryField {
     /// Returns how many samples the column needs.
     pub fn samples(&self) -> Samples {
         self.0.field().map_or(Samples::One, |field| field.samples)
     }
 }
 
-/// A column of `--query-compute-apps`.
-#[derive(Clone, Copy)]
-pub struct AppField(&'static Column);
-
-impl AppField {
-    /// Finds a column by nvidia-smi's name; the error names similar columns.
-    pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
-        find(APPS, name, "--help-query-compute-apps").map(Self)
-    }
-
-    /// Returns the names of all columns.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        APPS.iter().map(|column| column.names[0])
-    }
-}
-
-fn find(columns: &'static [Column], name: &str, help: &'static str) -> Result<&'static Column, UnknownColumn> {
-    // Every text has a first part.
-    let group = |name: &str| name.split(['.', '_']).next().unwrap_or_default().to_owned();
-    columns.iter().find(|column| column.names.contains(&name)).ok_or_else(|| {
-        let similar: Vec<&str> = columns.iter().map(|column| column.names[0]).filter(|known| group(known) == group(name)).collect();
-        let similar = if similar.is_empty() { String::new() } else { format!("similar: {}; ", similar.join(", ")) };
-        UnknownColumn { name: name.to_owned(), similar, help }
-    })
-}
-
 /// Prints one line per device, as nvidia-smi does. The timestamp is the time of the style.
-pub fn csv_gpu(snapshot: &Snapshot, fields: &[GpuField], options: CsvOptions, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let columns: Vec<&Column> = fields.iter().map(|field| field.0).collect();
+pub fn csv_gpu(snapshot: &Snapshot, fields: &[QueryField], options: CsvOptions, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let line = |device| Line {
         snapshot,
         device: Ok(device),
@@ -75,33 +68,32 @@ pub fn csv_gpu(snapshot: &Snapshot, fields: &[GpuField], options: CsvOptions, st
         used: Err(Missing::NoSource),
         local_time: &style.local_time,
     };
-    print(&columns, snapshot.devices.iter().map(line), options, style, out)
+    print(fields, snapshot.devices.iter().map(line), options, style, out)
 }
 
 /// Prints one line per process and device. Memory on a chip without a device also has a line, without the chip's id.
-pub fn csv_apps(snapshot: &Snapshot, fields: &[AppField], options: CsvOptions, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let columns: Vec<&Column> = fields.iter().map(|field| field.0).collect();
+pub fn csv_apps(snapshot: &Snapshot, fields: &[QueryField], options: CsvOptions, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let lines = snapshot.processes.iter().flat_map(|process| {
         let line = |device, used| Line { snapshot, device, process: Ok(process), used, local_time: &style.local_time };
         let mapped =
             process.devices.iter().map(move |use_of| line(snapshot.device(use_of.device).ok_or(Missing::NoSource), use_of.kinds.dram()));
         mapped.chain(process.unmapped.iter().map(move |unmapped| line(Err(Missing::NoSource), unmapped.kinds.dram())))
     });
-    print(&columns, lines, options, style, out)
+    print(fields, lines, options, style, out)
 }
 
 fn print<'a>(
-    columns: &[&Column],
+    fields: &[QueryField],
     lines: impl Iterator<Item = Line<'a>>,
     options: CsvOptions,
     style: &Style<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if options.header {
-        write_row(columns.iter().map(|column| column.title()), out)?;
+        write_row(fields.iter().map(|field| field.0.title()), out)?;
     }
     for line in lines {
-        write_row(columns.iter().map(|column| style.clean(&column.show(column.value(&line), options))), out)?;
+        write_row(fields.iter().map(|field| style.clean(&field.0.show(field.0.value(&line), options))), out)?;
     }
     Ok(())
 }
@@ -189,7 +181,7 @@ const fn headed(names: Names, heading: &'static str, unit: &'static str, meaning
 const NOT_HERE: &str = "Not measured on these devices; N/A.";
 
 /// The columns of `--query-gpu`.
-pub(crate) const GPU: &[Column] = &[
+const GPU_COLUMNS: &[Column] = &[
     column(&["timestamp"], "", "Local time of the sample.", Shown::Made(timestamp)),
     column(&["index"], "", "id", Shown::Plain),
     column(&["count"], "", "Number of devices.", Shown::Made(|line| Ok(line.snapshot.devices.len().to_string()))),
@@ -229,7 +221,7 @@ pub(crate) const GPU: &[Column] = &[
 ];
 
 /// The columns of `--query-compute-apps`.
-pub(crate) const APPS: &[Column] = &[
+const APP_COLUMNS: &[Column] = &[
     column(&["pid"], "", "Process id on this host.", Shown::Made(|line| Ok(line.process?.key.pid.to_string()))),
     column(&["process_name", "name"], "", "The kernel's short name of the process.", Shown::Made(|line| line.process?.name.clone())),
     headed(
@@ -270,21 +262,21 @@ mod tests {
             memory.total,memory.used,memory.free,utilization.gpu,clocks.sm,clocks.gr,clocks.max.sm,pcie.link.gen.current,\
             pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max,fan.speed";
         for name in names.split(',') {
-            assert!(GpuField::parse(name).is_ok(), "{name}");
+            assert!(GPU.find(name).is_ok(), "{name}");
         }
         for name in ["pid", "process_name", "used_memory", "gpu_uuid"] {
-            assert!(AppField::parse(name).is_ok(), "{name}");
+            assert!(APPS.find(name).is_ok(), "{name}");
         }
-        let error = |name: &str| GpuField::parse(name).err().unwrap().to_string();
+        let error = |name: &str| GPU.find(name).err().unwrap().to_string();
         assert_eq!(error("ecc.mode"), "no field \"ecc.mode\"; --help-query-gpu lists all");
         assert_eq!(error("memory"), "no field \"memory\"; similar: memory.total, memory.used, memory.free; --help-query-gpu lists all");
-        assert!(AppField::parse("").is_err());
+        assert!(APPS.find("").is_err());
     }
 
     /// A meaning is the name of a field, or a sentence.
     #[test]
     fn meanings_are_fields_or_sentences() {
-        for column in GPU.iter().chain(APPS) {
+        for column in GPU_COLUMNS.iter().chain(APP_COLUMNS) {
             assert!(column.field().is_some() || column.meaning.ends_with('.'), "{}: {}", column.names[0], column.meaning);
         }
     }

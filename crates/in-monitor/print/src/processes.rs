@@ -84,18 +84,15 @@ fn table_at(level: Level, snapshot: &Snapshot, style: &Style<'_>) -> Table {
     let mut rows = Vec::new();
     for process in &snapshot.processes {
         rows.push(columns.iter().map(|column| (column.cell)(process, style)).collect());
-        rows.extend(process.unmapped.iter().map(|unmapped| unmapped_row(&columns, unmapped)));
+        let unmapped_row = |unmapped| columns.iter().map(|column| (column.unmapped)(unmapped)).collect();
+        rows.extend(process.unmapped.iter().map(unmapped_row));
     }
     Table { columns: columns.iter().map(|column| column.column).collect(), rows }
 }
 
-/// Returns the row below its process. Its label covers the columns of user and name.
-fn unmapped_row(columns: &[&ProcessColumn], unmapped: &Unmapped) -> Vec<Cell> {
-    columns.iter().enumerate().filter(|(index, _)| *index != 2).map(|(_, column)| (column.unmapped)(unmapped)).collect()
-}
-
+/// The label of a row below its process covers the columns of user and name.
 fn unmapped_label(unmapped: &Unmapped) -> Cell {
-    Cell::plain(format!("unmapped chip {}", unmapped.id)).cut_at_end().over(2)
+    Cell::plain(format!("unmapped chip {}", unmapped.id)).cut_at_end().double()
 }
 
 fn size_cell(bytes: Reading<u64>) -> Cell {

@@ -46,7 +46,8 @@ pub(crate) struct Cell {
     content: Content,
     severity: Severity,
     cut: Cut,
-    span: usize,
+    /// Whether the cell also takes the next column, whose own cell is left out.
+    is_double: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -61,7 +62,7 @@ const ASIDE_COLUMNS_MIN: usize = 9;
 
 impl Cell {
     pub(crate) fn new(text: impl Into<String>, severity: Severity) -> Self {
-        Self { content: Content::Text(text.into()), severity, cut: Cut::Middle, span: 1 }
+        Self { content: Content::Text(text.into()), severity, cut: Cut::Middle, is_double: false }
     }
 
     pub(crate) fn plain(text: impl Into<String>) -> Self {
@@ -88,13 +89,13 @@ impl Cell {
         Self { cut: Cut::End, ..self }
     }
 
-    pub(crate) fn over(self, span: usize) -> Self {
-        Self { span, ..self }
+    pub(crate) fn double(self) -> Self {
+        Self { is_double: true, ..self }
     }
 
     fn width(&self) -> usize {
         match &self.content {
-            Content::Text(text) | Content::Named(text, _) if self.span == 1 => width(text),
+            Content::Text(text) | Content::Named(text, _) if !self.is_double => width(text),
             _ => 0,
         }
     }
@@ -146,21 +147,21 @@ impl Table {
 
     fn line(&self, row: &[Cell], widths: &[usize], style: &Style<'_>) -> String {
         let mut line = String::new();
-        let mut first = 0;
-        for cell in row {
-            let column = &self.columns[first];
-            let covered = first..first + cell.span;
-            let gaps: usize = self.columns[covered.clone()].iter().skip(1).map(|column| column.gap).sum();
-            let columns = widths[covered].iter().sum::<usize>() + gaps;
+        let mut cells = row.iter().enumerate();
+        while let Some((index, cell)) = cells.next() {
+            let column = &self.columns[index];
+            let mut columns = widths[index];
+            if cell.is_double && cells.next().is_some() {
+                columns += self.columns[index + 1].gap + widths[index + 1];
+            }
             let text = cell.text(columns, style);
             let painted = style.paint(cell.severity, &text);
             let blank = " ".repeat(columns - width(&text));
-            line.push_str(&" ".repeat(self.gap_before(first)));
+            line.push_str(&" ".repeat(self.gap_before(index)));
             match column.align {
                 Align::Left => line.extend([painted, blank]),
                 Align::Right => line.extend([blank, painted]),
             }
-            first += cell.span;
         }
         line
     }
@@ -190,20 +191,9 @@ impl Table {
 
     fn fixed_width(&self, index: usize) -> usize {
         let column = &self.columns[index];
-        let widest = self.rows.iter().map(|row| cell_at(row, index).map_or(0, Cell::width)).max().unwrap_or(0);
+        let widest = self.rows.iter().map(|row| row[index].width()).max().unwrap_or(0);
         widest.max(column.title.len()).clamp(column.columns_min, column.columns_max)
     }
-}
-
-fn cell_at(row: &[Cell], index: usize) -> Option<&Cell> {
-    let mut first = 0;
-    for cell in row {
-        if first == index {
-            return Some(cell);
-        }
-        first += cell.span;
-    }
-    None
 }
 
 fn rule_line(rule: usize, style: &Style<'_>) -> String {

@@ -7,7 +7,6 @@ use std::ffi::OsStr;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use ttmon_collect::Root;
 use ttmon_model::fields::DeviceField;
-use ttmon_print::{AppField, GpuField};
 
 pub(crate) fn sims() -> ArgValueCompleter {
     completer(|| ttmon_sim::words().map(|(word, help)| (word, help.to_owned())).collect())
@@ -18,11 +17,11 @@ pub(crate) fn fields() -> ArgValueCompleter {
 }
 
 pub(crate) fn gpu_fields() -> ArgValueCompleter {
-    completer(|| GpuField::names().map(|name| (name.to_owned(), String::new())).collect())
+    completer(|| ttmon_print::GPU.names().map(|name| (name.to_owned(), String::new())).collect())
 }
 
 pub(crate) fn app_fields() -> ArgValueCompleter {
-    completer(|| AppField::names().map(|name| (name.to_owned(), String::new())).collect())
+    completer(|| ttmon_print::APPS.names().map(|name| (name.to_owned(), String::new())).collect())
 }
 
 /// Completes a list of devices with those that the driver lists now. No device is opened.

@@ -7,8 +7,8 @@ use ttmon_model::{Kind, Missing, Snapshot};
 
 use super::{machine, printed, style};
 use crate::{
-    AppField, CsvOptions, GpuField, ProgramReports, Style, banks, blocks, csv_apps, csv_fields, csv_gpu, help_fields, list, memory,
-    memory_end, query, reports, snapshot, who,
+    APPS, CsvOptions, GPU, ProgramReports, Style, banks, blocks, csv_apps, csv_fields, csv_gpu, help_fields, list, memory, memory_end,
+    query, reports, snapshot, who,
 };
 
 const WIDTHS: [usize; 5] = [80, 100, 120, 160, 200];
@@ -237,16 +237,16 @@ fn queries_of_nvidia_smi_are_printed_alike() {
     let names = "timestamp,index,count,name,uuid,serial,pci.bus_id,driver_version,temperature.gpu,power.draw,power.limit,memory.total,\
         memory.used,memory.free,utilization.gpu,clocks.sm,clocks.gr,clocks.max.sm,pcie.link.gen.current,pcie.link.gen.max,\
         pcie.link.width.current,pcie.link.width.max,fan.speed";
-    let fields: Vec<_> = names.split(',').map(|name| GpuField::parse(name).unwrap()).collect();
+    let fields: Vec<_> = names.split(',').map(|name| GPU.find(name).unwrap()).collect();
     assert_snapshot!("query_gpu", printed(|out| csv_gpu(&machine::n300(), &fields, CSV, &style(80), out)));
-    let memory = [GpuField::parse("memory.used").unwrap()];
+    let memory = [GPU.find("memory.used").unwrap()];
     let options = CsvOptions { header: true, units: false };
     assert_snapshot!(printed(|out| csv_gpu(&machine::n300(), &memory, options, &style(80), out)), @"
     memory.used [MiB]
     2457
     800
     ");
-    let apps = ["pid", "process_name", "used_memory", "gpu_uuid"].map(|name| AppField::parse(name).unwrap());
+    let apps = ["pid", "process_name", "used_memory", "gpu_uuid"].map(|name| APPS.find(name).unwrap());
     let print = |machine: &Snapshot| printed(|out| csv_apps(machine, &apps, CSV, &style(80), out));
     assert_snapshot!(print(&machine::statuses()) + &print(&machine::hostile()), @"
     pid, process_name, used_gpu_memory [MiB], gpu_uuid

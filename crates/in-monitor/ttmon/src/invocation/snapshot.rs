@@ -6,7 +6,7 @@ use std::time::Duration;
 use ttmon_model::fields::{DEVICE, DeviceField, Samples, Section};
 use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
 use ttmon_model::select::Selection;
-use ttmon_print::{AppField, CsvOptions, GpuField};
+use ttmon_print::{APPS, CsvOptions, GPU, QueryField};
 
 use super::{Context, REFRESH_DEFAULT};
 use crate::cli::{GlobalArgs, SnapshotArgs};
@@ -20,8 +20,8 @@ pub(crate) enum SnapshotFormat {
     Query(Vec<Section>),
     Json,
     Fields(Vec<DeviceField>, CsvOptions),
-    Gpu(Vec<GpuField>, CsvOptions),
-    Apps(Vec<AppField>, CsvOptions),
+    Gpu(Vec<QueryField>, CsvOptions),
+    Apps(Vec<QueryField>, CsvOptions),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(crate) fn snapshot(common: &GlobalArgs, args: &SnapshotArgs) -> Result<(Cont
     }
     let samples = match &format {
         SnapshotFormat::Fields(fields, _) => fields.iter().map(|field| field.samples).max(),
-        SnapshotFormat::Gpu(fields, _) => fields.iter().map(GpuField::samples).max(),
+        SnapshotFormat::Gpu(fields, _) => fields.iter().map(QueryField::samples).max(),
         SnapshotFormat::Query(_) => DEVICE.iter().filter(|field| sections.contains(&field.section)).map(|field| field.samples).max(),
         _ => None,
     };
@@ -108,10 +108,10 @@ fn format(common: &GlobalArgs, args: &SnapshotArgs, sections: Vec<Section>) -> R
         return Ok(SnapshotFormat::Fields(fields("--fields", list, find)?, options));
     }
     if let Some(list) = &args.query_gpu {
-        return Ok(SnapshotFormat::Gpu(fields("--query-gpu", list, GpuField::parse)?, options));
+        return Ok(SnapshotFormat::Gpu(fields("--query-gpu", list, |name| GPU.find(name))?, options));
     }
     if let Some(list) = &args.query_compute_apps {
-        return Ok(SnapshotFormat::Apps(fields("--query-compute-apps", list, AppField::parse)?, options));
+        return Ok(SnapshotFormat::Apps(fields("--query-compute-apps", list, |name| APPS.find(name))?, options));
     }
     if args.format.is_some() {
         return Err(Failure::usage("--format is the form of --fields, --query-gpu or --query-compute-apps; give one of them too"));
