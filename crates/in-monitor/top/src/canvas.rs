@@ -105,9 +105,7 @@ impl Canvas<'_> {
     /// Clears an area and draws a frame with a title around it. Returns the inner area.
     pub(crate) fn window(&mut self, area: Rect, title: &str) -> Rect {
         let area = area.intersection(self.buffer.area);
-        for row in 0..area.height {
-            self.put(area, 0, row, &" ".repeat(usize::from(area.width)), Style::reset());
-        }
+        (0..area.height).for_each(|row| self.repeat(area, 0..area.width, row, " ", Style::reset()));
         if area.width < 2 || area.height < 2 {
             return Rect { width: 0, height: 0, ..area };
         }

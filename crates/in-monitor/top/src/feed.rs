@@ -82,6 +82,11 @@ pub struct FeedError {
     pub since: UnixTime,
 }
 
+/// The answer of a feed that has no variables of processes.
+fn no_variables(process: ProcessKey, why: &'static str) -> FeedMessage {
+    FeedMessage::Environment(process, Err(io::Error::other(why)))
+}
+
 fn unix_time() -> UnixTime {
     // A clock before 1970 shows 1970.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -71,7 +71,9 @@ impl History {
             self.devices.values_mut().flatten().for_each(|column| _ = column.pop_front());
         }
         self.push_processes(snapshot, chosen);
-        self.push_snapshot(snapshot);
+        self.snapshots.push_back(Arc::clone(snapshot));
+        self.snapshot_bytes += weight(snapshot);
+        self.forget(|history| history.snapshot_bytes > SNAPSHOT_BYTES_MAX && history.snapshots.len() > 1);
     }
 
     fn push_processes(&mut self, snapshot: &Snapshot, chosen: Option<ProcessKey>) {
@@ -95,12 +97,6 @@ impl History {
         if self.processes.len() > PROCESSES_MAX {
             self.processes.retain(|key, _| kept.iter().any(|(there, _)| there == key));
         }
-    }
-
-    fn push_snapshot(&mut self, snapshot: &Arc<Snapshot>) {
-        self.snapshots.push_back(Arc::clone(snapshot));
-        self.snapshot_bytes += weight(snapshot);
-        self.forget(|history| history.snapshot_bytes > SNAPSHOT_BYTES_MAX && history.snapshots.len() > 1);
     }
 
     fn forget(&mut self, has_excess: impl Fn(&Self) -> bool) {

@@ -41,13 +41,6 @@ pub(crate) enum Action {
     Quit,
 }
 
-impl Action {
-    /// Whether the action changes the list of processes or needs it. It does nothing while that list is not visible.
-    pub(crate) fn is_for_processes(self) -> bool {
-        matches!(self, Self::Focus | Self::Filter | Self::SortMenu | Self::SortBy(_) | Self::Reverse | Self::Tree | Self::Signal)
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Before,

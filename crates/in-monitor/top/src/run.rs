@@ -229,11 +229,8 @@ impl Loop {
     fn draw(&mut self) -> io::Result<()> {
         let (width, height) = self.state.size;
         let area = Rect { x: 0, y: 0, width, height };
-        if self.buffer.area == area {
-            self.buffer.reset();
-        } else {
-            self.buffer = Buffer::empty(area);
-        }
+        self.buffer.resize(area);
+        self.buffer.reset();
         view(&self.state, &mut self.buffer);
         self.screen.show(&mut self.buffer)
     }

@@ -225,37 +225,44 @@ pub(crate) struct Glyphs {
     pub(crate) vertical: &'static str,
     /// Corners: top left, top right, bottom left, bottom right.
     pub(crate) corners: [&'static str; 4],
-    /// Symbol before the name of a part of a bar, in the colour of that part.
-    pub(crate) part: &'static str,
     /// Cells of a bar, from empty to full.
     pub(crate) fill: &'static [&'static str],
     /// Cells of a sparkline, from low to high.
     pub(crate) spark: &'static [&'static str],
-    pub(crate) descending: &'static str,
-    pub(crate) ascending: &'static str,
-    pub(crate) down: &'static str,
-    pub(crate) up: &'static str,
+    /// Signs of a sorted column: descending, ascending.
+    sorted: [&'static str; 2],
+    /// Rows that are not visible: above, below.
+    pub(crate) arrows: [&'static str; 2],
     pub(crate) age: &'static str,
-    pub(crate) branch: &'static str,
-    pub(crate) last_branch: &'static str,
+    /// Signs before a child in a tree: of a middle one, of the last one.
+    pub(crate) branches: [&'static str; 2],
     pub(crate) dashed: &'static str,
     /// A link between two chips of a board: horizontal, vertical.
     pub(crate) links: [&'static str; 2],
     /// A cable between two boards: horizontal, vertical.
     pub(crate) cables: [&'static str; 2],
-    /// Symbols before the heading of a group.
-    pub(crate) folded: &'static str,
-    pub(crate) unfolded: &'static str,
+    /// Symbols before the heading of a group: folded, unfolded.
+    pub(crate) folds: [&'static str; 2],
     /// Symbols before the word of a health: warning, critical.
     pub(crate) signs: [&'static str; 2],
     /// Marks on the time axis: a process started, a process ended, a device was reset, an allocation was refused.
     pub(crate) marks: [&'static str; 4],
     /// The visible part of a list, on the edge of its window.
     pub(crate) thumb: &'static str,
-    /// The line through a chart at the selected time.
-    pub(crate) crosshair: &'static str,
     /// Cells of an address map: free, largest free block, partly used, used.
     pub(crate) map: [&'static str; 4],
+}
+
+impl Glyphs {
+    /// A full cell of a bar.
+    pub(crate) fn full(&self) -> &'static str {
+        self.fill[self.fill.len() - 1]
+    }
+
+    /// The sign of a column by which a list is sorted.
+    pub(crate) fn sorted(&self, is_descending: bool) -> &'static str {
+        self.sorted[usize::from(!is_descending)]
+    }
 }
 
 const UNICODE: Glyphs = Glyphs {
@@ -266,25 +273,19 @@ const UNICODE: Glyphs = Glyphs {
     horizontal: "─",
     vertical: "│",
     corners: ["┌", "┐", "└", "┘"],
-    part: "━",
     fill: &["─", "╾", "━"],
     spark: &["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
-    descending: "▼",
-    ascending: "▲",
-    down: "↓",
-    up: "↑",
+    sorted: ["▼", "▲"],
+    arrows: ["↑", "↓"],
     age: "◷",
-    branch: "├─",
-    last_branch: "└─",
+    branches: ["├─", "└─"],
     dashed: "╌",
     links: ["═", "║"],
     cables: ["━", "┃"],
-    folded: "▸",
-    unfolded: "▾",
+    folds: ["▸", "▾"],
     signs: ["▲", "■"],
     marks: ["▲", "▽", "R", "!"],
     thumb: "┃",
-    crosshair: "│",
     map: ["·", "░", "▒", "█"],
 };
 
@@ -296,24 +297,18 @@ const ASCII: Glyphs = Glyphs {
     horizontal: "-",
     vertical: "|",
     corners: ["+", "+", "+", "+"],
-    part: "#",
     fill: &["-", "#"],
     spark: &["_", ".", "-", "=", "*", "#"],
-    descending: "v",
-    ascending: "^",
-    down: "v",
-    up: "^",
+    sorted: ["v", "^"],
+    arrows: ["^", "v"],
     age: "age ",
-    branch: "|-",
-    last_branch: "`-",
+    branches: ["|-", "`-"],
     dashed: ".",
     links: ["=", "|"],
     cables: ["-", ":"],
-    folded: ">",
-    unfolded: "v",
+    folds: [">", "v"],
     signs: ["!", "!!"],
     marks: ["S", "E", "R", "!"],
     thumb: "#",
-    crosshair: "|",
     map: [".", "-", "+", "#"],
 };

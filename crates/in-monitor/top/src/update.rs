@@ -415,14 +415,12 @@ fn deep(state: &mut TopState) {
     }
     let is_served = state.shown().is_some_and(|snapshot| snapshot.origin == Origin::Server && snapshot.is_deep());
     state.set_deep(!state.wants_deep);
-    show_message(
-        state,
-        match (state.wants_deep, is_served) {
-            (true, _) => "chips are read themselves, each opened for a millisecond per sample; d stops it",
-            (false, true) => "the service goes on reading the chips: it was started with --deep",
-            (false, false) => "chips are no longer read themselves",
-        },
-    );
+    let text = match (state.wants_deep, is_served) {
+        (true, _) => "chips are read themselves, each opened for a millisecond per sample; d stops it",
+        (false, true) => "the service goes on reading the chips: it was started with --deep",
+        (false, false) => "chips are no longer read themselves",
+    };
+    show_message(state, text);
     state.effects.push(Effect::Send(state.host_index, Request::Deep(state.wants_deep)));
 }
 

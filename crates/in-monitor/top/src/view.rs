@@ -110,7 +110,8 @@ fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
 fn title(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
     let tabs = layout::tabs(area.width, state.view);
     let left = Rect { width: tabs.first().map_or(area.width, |tab| tab.0.saturating_sub(1)), ..area };
-    let shown = looked_at(state);
+    let hosts = if state.is_overview() { &state.hosts[..] } else { std::slice::from_ref(state.host()) };
+    let shown: Vec<&Snapshot> = hosts.iter().filter_map(|host| host.shown().map(AsRef::as_ref)).collect();
     let mut at = canvas.text(left, 1, 0, "ttmon", Role::Title) + 2;
     for (text, role) in title_parts(state, &shown, left.width.saturating_sub(at).into(), canvas) {
         at = canvas.text(left, at, 0, &text, role) + 2;
@@ -125,11 +126,6 @@ fn title(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
     // If there is no room for both, the clock is left out.
     let text = Some(format!("{time} {refresh}")).filter(|both| width(both) <= columns).unwrap_or(refresh);
     canvas.field(area, Field::right(area.width.saturating_sub(columns + 1), columns), 0, &text, canvas.style(role));
-}
-
-fn looked_at(state: &TopState) -> Vec<&Snapshot> {
-    let hosts = if state.is_overview() { &state.hosts[..] } else { std::slice::from_ref(state.host()) };
-    hosts.iter().filter_map(|host| host.shown().map(AsRef::as_ref)).collect()
 }
 
 /// Returns the parts of the title: the source if it is not a live machine, its name, and its number of devices. If there is not enough
@@ -379,5 +375,6 @@ fn hidden_rows(canvas: &mut Canvas<'_>, area: Rect, visible: Range<usize>, count
 /// Returns how many rows are above and below the visible part of a list; empty if all are visible.
 fn more(canvas: &Canvas<'_>, above: usize, below: usize) -> String {
     let part = |count: usize, glyph: &str| if count > 0 { format!("+{count} {glyph} ") } else { String::new() };
-    format!("{}{}", part(above, canvas.glyphs().up), part(below, canvas.glyphs().down)).trim_end().to_owned()
+    let [up, down] = canvas.glyphs().arrows;
+    format!("{}{}", part(above, up), part(below, down)).trim_end().to_owned()
 }

@@ -1,7 +1,6 @@
 //! A service of another host, or of this one, polled repeatedly. If it does not answer, it is polled less and less often until it
 //! returns.
 
-use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
 
 use super::past::past;
-use super::{FeedError, FeedMessage, Request, unix_time};
+use super::{FeedError, FeedMessage, Request, no_variables, unix_time};
 
 /// Timeout of a request. The network to another host may be slow.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -77,10 +76,7 @@ impl Remote {
                         }
                     }
                     Ok(Request::Environment(process)) => {
-                        send(FeedMessage::Environment(
-                            process,
-                            Err(io::Error::other("a service does not send the variables of processes")),
-                        ));
+                        send(no_variables(process, "a service does not send the variables of processes"));
                     }
                     Ok(Request::Buffers(wanted)) => {
                         (with_memory, last) = (wanted, None);

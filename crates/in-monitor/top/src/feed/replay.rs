@@ -1,7 +1,7 @@
 //! Plays a recording at its own speed, faster, slower, or step by step.
 
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use ttmon_json::recording::{Error, Reader};
 use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
 
-use super::{FeedError, FeedMessage, Request, chosen, unix_time};
+use super::{FeedError, FeedMessage, Request, chosen, no_variables, unix_time};
 use crate::keys::Step;
 use crate::update::bounded;
 
@@ -80,7 +80,7 @@ impl Replay {
                         shown = position.at.checked_sub(1);
                     }
                     Ok(Some(Request::Environment(process))) => {
-                        send(FeedMessage::Environment(process, Err(io::Error::other("variables of processes are not recorded"))));
+                        send(no_variables(process, "variables of processes are not recorded"));
                     }
                     Ok(Some(request)) => self.obey(&request, &mut position),
                     Err(()) => return,

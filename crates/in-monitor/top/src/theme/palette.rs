@@ -132,10 +132,6 @@ fn parts(rgb: Rgb) -> [u8; 3] {
     [red, green, blue]
 }
 
-fn of_parts([red, green, blue]: [u8; 3]) -> Rgb {
-    u32::from_be_bytes([0, red, green, blue])
-}
-
 /// Returns black or white, the more readable one.
 pub(crate) fn letters_on(rgb: Rgb) -> Rgb {
     let [red, green, blue] = parts(rgb).map(u32::from);
@@ -143,8 +139,9 @@ pub(crate) fn letters_on(rgb: Rgb) -> Rgb {
 }
 
 pub(crate) fn between(one: Rgb, other: Rgb, share: f64) -> Rgb {
-    let ([red, green, blue], to) = (parts(one), parts(other));
-    of_parts([mix(red, to[0], share), mix(green, to[1], share), mix(blue, to[2], share)])
+    let (from, to) = (parts(one), parts(other));
+    let [red, green, blue] = [0, 1, 2].map(|part| mix(from[part], to[part], share));
+    u32::from_be_bytes([0, red, green, blue])
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two bytes")]

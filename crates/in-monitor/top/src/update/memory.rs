@@ -54,10 +54,8 @@ pub(super) fn mark(state: &mut TopState) {
         state.memory.by = if memory_groups_by(state, ListBy::Tag) { ListBy::Tag } else { ListBy::Size };
         (state.memory.open, state.memory.at, state.scroll) = (None, 0, 0);
     }
-    show_message(
-        state,
-        if is_set { "mark set: GREW counts buffers that were allocated since now; M again removes it" } else { "mark removed" },
-    );
+    let text = if is_set { "mark set: GREW counts buffers that were allocated since now; M again removes it" } else { "mark removed" };
+    show_message(state, text);
 }
 
 /// Opens the selected row: a group lists its buffers, a buffer shows all its details.

@@ -63,7 +63,8 @@ fn take_snapshot(state: &mut TopState, index: usize, snapshot: Arc<Snapshot>) {
     let has = |snapshot: &Snapshot, key| snapshot.processes.iter().any(|process| process.key == key);
     let is_live = |key| state.hosts[index].live.as_ref().is_some_and(|live| has(live, key));
     if chosen.is_some_and(|key| is_live(key) && !has(&snapshot, key)) {
-        save_process_row(state);
+        // Up and Down continue from this row.
+        state.last_process_row = state.process_row(&state.processes());
     }
     let host = &mut state.hosts[index];
     let last = host.live.as_ref().map(|live| live.time);
@@ -96,12 +97,4 @@ fn take_snapshot(state: &mut TopState, index: usize, snapshot: Arc<Snapshot>) {
 /// Rings the bell for an alert, if the user wants that.
 fn ring(state: &mut TopState, is_alert: bool) {
     state.effects.extend((is_alert && state.settings.bell).then_some(Effect::Ring));
-}
-
-/// Saves the row of the selected process before it disappears, so that Up and Down continue from that row.
-fn save_process_row(state: &mut TopState) {
-    let rows = state.processes();
-    if state.chosen_process(&rows).is_some() {
-        state.last_process_row = state.process_row(&rows);
-    }
 }

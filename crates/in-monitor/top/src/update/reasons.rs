@@ -7,7 +7,9 @@ pub(super) fn refusal(state: &TopState, action: Action) -> Option<&'static str> 
     let view = state.view;
     match action {
         Action::Filter if view != View::Main => Some("a filter is for the list of processes (1) or of buffers (4)"),
-        _ if action.is_for_processes() && view != View::Main => Some("that is for the list of processes; 1 shows it"),
+        Action::Focus | Action::SortMenu | Action::SortBy(_) | Action::Reverse | Action::Tree | Action::Signal if view != View::Main => {
+            Some("that is for the list of processes; 1 shows it")
+        }
         Action::Zoom(_) if !matches!(view, View::Main | View::Charts) => Some("the span of time is for charts; 2 shows them"),
         Action::Metric if matches!(view, View::Detail | View::Memory) => Some("a metric is for charts and the mesh; 2 and 5 show them"),
         Action::Overlay if view != View::Charts || state.settings.by_device => {

@@ -92,7 +92,7 @@ impl Chart<'_> {
         self.marks(canvas, plot, window);
         if let Some(column) = self.cursor.and_then(|cursor| window.column(cursor, plot.width)) {
             for row in 0..plot.height {
-                canvas.text(plot, column, row, canvas.glyphs().crosshair, Role::Strong);
+                canvas.text(plot, column, row, canvas.glyphs().vertical, Role::Strong);
             }
         }
         if has_clock {
@@ -107,7 +107,7 @@ impl Chart<'_> {
         let mut at = from;
         for (index, line) in self.lines.iter().enumerate() {
             // Without colours, the numbers on the lines are the legend.
-            let sample = if canvas.theme.colors == Colors::None { "" } else { canvas.glyphs().part };
+            let sample = if canvas.theme.colors == Colors::None { "" } else { canvas.glyphs().full() };
             let text = format!("{sample}{}", line.name);
             if at + width(&text) > area.width {
                 return area.width;

@@ -55,14 +55,15 @@ pub(super) fn draw(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'_
         if list.is_grid {
             grid_cell(state, device, canvas, list.place(index), is_chosen);
         } else {
-            device_row(state, state.host(), &common, device, canvas, list.place(index), is_chosen);
+            device_row(state.host(), &common, device, canvas, list.place(index), is_chosen.then_some(state.focus));
         }
     }
+    let sums_row = Rect { y: list.area.bottom(), height: 1, ..area };
     if layout.has_sums {
-        sums_row(&devices, canvas, Rect { y: list.area.bottom(), height: 1, ..area }, &hidden);
-    } else {
-        super::at_the_end(canvas, Rect { height: 1, ..area }, &hidden);
+        let (parts, unhealthy) = sums(&devices, canvas);
+        canvas.text(sums_row, 0, 0, &parts.join("  "), if unhealthy > 0 { Role::Warning } else { Role::Strong });
     }
+    super::at_the_end(canvas, if layout.has_sums { sums_row } else { Rect { height: 1, ..area } }, &hidden);
     if let Some(area) = layout.worst {
         draw_worst(state, &common.below_grid(is_board_named), devices, canvas, area);
     }
@@ -79,26 +80,19 @@ fn draw_worst(state: &TopState, common: &CommonValues, mut devices: Vec<&Device>
     devices.sort_by(|one, other| other.severity().cmp(&one.severity()).then(step(other).total_cmp(&step(one))).then(one.id.cmp(&other.id)));
     head(common, canvas, Rect { height: 1, ..area });
     for (row, device) in (1..area.height).zip(devices) {
-        device_row(state, state.host(), common, device, canvas, Rect { y: area.y + row, height: 1, ..area }, false);
+        device_row(state.host(), common, device, canvas, Rect { y: area.y + row, height: 1, ..area }, None);
     }
 }
 
-pub(super) fn device_row(
-    state: &TopState,
-    host: &Host,
-    common: &CommonValues,
-    device: &Device,
-    canvas: &mut Canvas<'_>,
-    area: Rect,
-    is_chosen: bool,
-) {
+/// Draws the row of a device. `focus` is the focused list if the device is the selected one.
+pub(super) fn device_row(host: &Host, common: &CommonValues, device: &Device, canvas: &mut Canvas<'_>, area: Rect, focus: Option<Focus>) {
     let columns = common.columns(area.width);
-    let is_one = common.is_one_board();
+    let is_one = common.board().is_some();
     let is_gateway_named = is_one || columns.iter().any(|(column, field)| *column == DeviceColumn::Board && field.width >= GATEWAY_MIN);
     for (column, field) in columns {
         let plain = |(text, severity): (String, Severity)| (text, canvas.style(severity.into()));
         let (text, style) = match column {
-            DeviceColumn::Id => (device.id.to_string(), canvas.style(if is_chosen { Role::Selected } else { Role::Plain })),
+            DeviceColumn::Id => (device.id.to_string(), canvas.style(if focus.is_some() { Role::Selected } else { Role::Plain })),
             DeviceColumn::Board if is_one => (chip(device, true), canvas.style(Role::Plain)),
             DeviceColumn::Board => (board(device, field.width), canvas.style(Role::Plain)),
             DeviceColumn::Temperature => celsius(device, canvas),
@@ -123,14 +117,11 @@ pub(super) fn device_row(
                 }
                 continue;
             }
-            DeviceColumn::Health => {
-                let gateway = device.via.ok().filter(|_| !is_gateway_named);
-                plain(health(device, gateway, canvas, field.width))
-            }
+            DeviceColumn::Health => plain(health(device, device.via.ok().filter(|_| !is_gateway_named), canvas, field.width)),
         };
         canvas.field(area, field, 0, &text, style);
     }
-    if is_chosen && state.focus == Focus::Devices {
+    if focus == Some(Focus::Devices) {
         canvas.buffer.set_style(area, canvas.theme.style(Role::Selected));
     }
 }
@@ -301,13 +292,7 @@ fn grid_head(state: &TopState, common: &CommonValues, devices: &[&Device], canva
     let at = canvas.text(area, 1, 0, metric, Role::Title);
     let at = canvas.text(area, at, 0, key.unwrap_or(""), Role::Dim);
     canvas.text(area, at + 2, 0, &sums.join("  "), if unhealthy > 0 { Role::Warning } else { Role::Strong });
-    common.is_one_board() && (key.is_some() || sums.len() > 1)
-}
-
-fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: &str) {
-    let (parts, unhealthy) = sums(devices, canvas);
-    canvas.text(area, 0, 0, &parts.join("  "), if unhealthy > 0 { Role::Warning } else { Role::Strong });
-    super::at_the_end(canvas, area, hidden);
+    common.board().is_some() && (key.is_some() || sums.len() > 1)
 }
 
 /// Formats the number of devices and of unhealthy ones, the hottest device, and the sums of power and memory.
@@ -341,13 +326,9 @@ pub(super) fn kinds(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'
     for (row, (title, Bar { used, total }, parts)) in (0..).zip(rows) {
         canvas.field(area, Field::left(1, 8), row, &name(title), canvas.style(Role::Dim));
         let figures = if area.width >= FIGURES_MIN { 24 } else { 0 };
-        let bar = Rect {
-            x: area.x + 10,
-            y: area.y + row,
-            width: area.width.saturating_sub(12 + figures + PARTS_COLUMNS).clamp(10, 60),
-            height: 1,
-        };
-        let mut at = 10 + bar.width + 1;
+        let columns = area.width.saturating_sub(12 + figures + PARTS_COLUMNS).clamp(10, 60);
+        let bar = Rect { x: area.x + 10, y: area.y + row, width: columns, height: 1 };
+        let mut at = 10 + columns + 1;
         if let (Ok(used), Ok(total)) = (used, total) {
             let in_bar = parts.iter().filter(|(title, _)| *title != KERNELS);
             let shares: Vec<f64> = in_bar.map(|(_, used)| used.unwrap_or(0) as f64 / total.max(1) as f64).collect();
@@ -372,7 +353,7 @@ pub(super) fn kinds(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'
                 break;
             }
             if used.is_ok() && *title != KERNELS {
-                at = canvas.put(area, at, row, canvas.glyphs().part, canvas.theme.hue(hue));
+                at = canvas.put(area, at, row, canvas.glyphs().full(), canvas.theme.hue(hue));
             }
             at = canvas.text(area, at, row, &text, if used.is_ok() { Role::Plain } else { Role::Dim }) + 2;
         }
@@ -384,12 +365,10 @@ pub(super) fn kinds(state: &TopState, snapshot: &Snapshot, canvas: &mut Canvas<'
 fn stack(canvas: &mut Canvas<'_>, bar: Rect, shares: &[f64]) {
     let empty = canvas.glyphs().fill[0].repeat(usize::from(bar.width));
     canvas.text(bar, 0, 0, &empty, Role::Frame);
-    // Every set of glyphs has at least two.
-    let full = canvas.glyphs().fill.last().copied().unwrap_or_default();
     let mut at = 0;
     for (hue, share) in shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {
         let cells = ((share * f64::from(bar.width)).round() as u16).max(1);
-        at = canvas.put(bar, at, 0, &full.repeat(usize::from(cells)), canvas.theme.hue(hue));
+        at = canvas.put(bar, at, 0, &canvas.glyphs().full().repeat(usize::from(cells)), canvas.theme.hue(hue));
     }
 }
 
@@ -411,7 +390,7 @@ mod tests {
             let mut buffer = Buffer::empty(area);
             let canvas = &mut Canvas { buffer: &mut buffer, theme: state.theme };
             let common = CommonValues::of(&snapshot, &snapshot.devices.iter().collect::<Vec<_>>(), false);
-            device_row(&state, state.host(), &common, &snapshot.devices[1], canvas, area, false);
+            device_row(state.host(), &common, &snapshot.devices[1], canvas, area, None);
             let row = text(&buffer);
             assert!(row.matches("via").count() <= 1 && !row.contains('…') && row.contains('?'), "{width}: {row}");
         }

@@ -26,7 +26,8 @@ pub(super) fn draw(state: &TopState, canvas: &mut Canvas<'_>, layout: &Main) {
         let host = &state.hosts[line.host];
         match line.device.and_then(|id| host.shown()?.device(id)) {
             Some(device) => {
-                devices::device_row(state, host, &common, device, canvas, place, *line == chosen);
+                let focus = (*line == chosen).then_some(state.focus);
+                devices::device_row(host, &common, device, canvas, place, focus);
                 if host.is_stale() {
                     canvas.fade(place);
                 }
@@ -50,7 +51,7 @@ pub(super) fn draw(state: &TopState, canvas: &mut Canvas<'_>, layout: &Main) {
 
 fn heading(state: &TopState, line: &DeviceLine, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
     let host = &state.hosts[line.host];
-    let sign = if host.is_folded { canvas.glyphs().folded } else { canvas.glyphs().unfolded };
+    let sign = canvas.glyphs().folds[usize::from(!host.is_folded)];
     let (text, role) = summary(state, host, canvas);
     // Limit the name to a third of the line, so that the summary is visible.
     let name = text::cut(&canvas.clean(host.name()), usize::from(area.width / 3), Cut::End, canvas.glyphs().ellipsis);

@@ -175,13 +175,8 @@ fn draw_fragmentation(state: &TopState, snapshot: &Snapshot, device: &Device, ca
     if area.height < FRAGMENTATION_ROWS {
         let mut at = canvas.text(area, 1, 0, &format!("Fragmentation, {}:", duration(seconds)), Role::Title) + 1;
         for (metric, kind, values) in columns {
-            let means = state.host().history.means(
-                device.id,
-                metric,
-                SPARK_COLUMNS.into(),
-                (seconds / u64::from(SPARK_COLUMNS)).max(1),
-                state.host().back(),
-            );
+            let step = (seconds / u64::from(SPARK_COLUMNS)).max(1);
+            let means = state.host().history.means(device.id, metric, SPARK_COLUMNS.into(), step, state.host().back());
             at = canvas.text(area, at, 0, &format!("{} ", kind.name()), Role::Dim);
             at = canvas.put(area, at, 0, &spark(&means, (0.0, 1.0), canvas.glyphs().spark), canvas.theme.hue(0));
             at = canvas.text(area, at, 0, &format!(" {}", last(values).unwrap_or_default()), Role::Plain) + 2;

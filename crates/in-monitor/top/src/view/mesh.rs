@@ -142,11 +142,8 @@ fn draw_tile(state: &TopState, device: &Device, canvas: &mut Canvas<'_>, area: R
     }
     let inside = Rect { y: area.y + 1, height: area.height - 1, ..area };
     let heat = share.map_or_else(Style::new, |share| canvas.theme.heat(share));
-    for row in 0..inside.height {
-        canvas.put(inside, 0, row, &" ".repeat(usize::from(inside.width)), heat);
-    }
-    let is_judged = severity > Severity::Unknown || share.is_none();
-    let health = if is_judged { canvas.style(severity.into()) } else { heat };
+    (0..inside.height).for_each(|row| canvas.repeat(inside, 0..inside.width, row, " ", heat));
+    let health = if severity > Severity::Unknown || share.is_none() { canvas.style(severity.into()) } else { heat };
     let shown = |value: f64| in_unit_of_limit(metric, value, metric.limit(device).ok());
     let text = value.map_or_else(|_| ABSENT.to_owned(), shown);
     let value_style = if value.is_err() { canvas.style(Role::Dim) } else { heat.add_modifier(Modifier::BOLD) };
@@ -154,46 +151,41 @@ fn draw_tile(state: &TopState, device: &Device, canvas: &mut Canvas<'_>, area: R
     let right = |text: &str| inside.width.saturating_sub(width(text));
     let [warning, critical] = canvas.glyphs().signs;
     let sign = if severity == Severity::Critical { critical } else { warning };
-    let mut row = 1;
+    let mut below: Vec<(String, Style)> = Vec::new();
     // The word is beside the value if there is room, otherwise below it. In a tile of one row, it replaces a missing value, or a sign is
     // shown instead.
     match () {
         () if end < right(word) => _ = canvas.put(inside, right(word), 0, word, health),
-        () if inside.height > 1 => {
-            canvas.put(inside, 0, row, word, health);
-            row += 1;
-        }
+        () if inside.height > 1 => below.push((word.to_owned(), health)),
         () if value.is_err() => {
-            canvas.put(inside, 0, 0, &" ".repeat(usize::from(inside.width)), Style::new());
+            canvas.repeat(inside, 0..inside.width, 0, " ", Style::new());
             canvas.put(inside, 0, 0, word, health);
         }
         () if severity > Severity::Unknown => _ = canvas.put(inside, right(sign), 0, sign, health),
         () => {}
     }
-    if let Some(share) = share.filter(|_| area.width >= BAR_MIN && row < inside.height) {
+    let is_wide = area.width >= BAR_MIN;
+    below.extend(share.filter(|_| is_wide).map(|share| {
         let bar = ttmon_print::bar_cells(share, usize::from(area.width.saturating_sub(6)), canvas.glyphs().fill);
-        canvas.put(inside, 0, row, &format!("{bar} {:>4}", percent(share)), heat);
-        row += 1;
-    }
-    for text in more(device, metric.chart.name, inside.width, canvas) {
-        canvas.put(inside, 0, row, &text, heat);
-        row += 1;
-    }
+        (format!("{bar} {:>4}", percent(share)), heat)
+    }));
+    below.extend(more(device, metric.chart.name, inside.width, canvas).into_iter().map(|text| (text, heat)));
     match value {
-        Ok(_) if row < inside.height && area.width >= BAR_MIN => {
-            let columns = inside.width.min(SPARK_COLUMNS_MAX);
-            let values = last_minute(state.host(), device, state.settings.metric, columns);
+        Ok(_) if is_wide => {
+            let values = last_minute(state.host(), device, state.settings.metric, inside.width.min(SPARK_COLUMNS_MAX));
             let highest = values.iter().flatten().copied().fold(0.0, f32::max);
             let most = metric.limit(device).unwrap_or(f64::from(highest));
             let style = share.map_or(heat, |share| canvas.theme.heat_spark(share));
-            canvas.put(inside, 0, row, &spark(&values, (0.0, most), canvas.glyphs().spark), style);
+            below.push((spark(&values, (0.0, most), canvas.glyphs().spark), style));
         }
         Ok(_) => {}
         Err(reason) => {
-            for (row, text) in (row..inside.height).zip(folded(reason.explanation(), inside.width)) {
-                canvas.text(inside, 0, row, text, Role::Dim);
-            }
+            let dim = canvas.style(Role::Dim);
+            below.extend(folded(reason.explanation(), inside.width).into_iter().map(|line| (line.to_owned(), dim)));
         }
+    }
+    for (row, (text, style)) in (1..inside.height).zip(below) {
+        canvas.put(inside, 0, row, &text, style);
     }
 }
 

@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 
 use ratatui_core::layout::Rect;
 use ttmon_model::groups::{BufferGroup, GroupBy, GroupKey, groups as grouped};
+use ttmon_model::snapshot::Severity;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, Snapshot};
 use ttmon_print::quantity::size;
 
 use super::alert_text;
-use crate::alerts::Alert;
 use crate::canvas::{Canvas, Field};
 use crate::marks::Mark;
 use crate::state::TopState;
@@ -90,31 +90,24 @@ fn of_processes(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<PanelGro
     (by, list)
 }
 
-enum EventLine<'a> {
-    Alert(Option<&'a str>, &'a Alert),
-    Mark(&'a Mark),
-}
-
 pub(super) fn events(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "Newest events", Role::Title);
     // Clocks of several machines differ.
     let is_one_clock = !state.has_groups() || state.is_frozen();
     let shown = state.shown().filter(|_| is_one_clock).map_or(UnixTime(u64::MAX), |snapshot| snapshot.time);
-    let alerts = state.alerts().into_iter().map(|(host, alert)| (alert.time, EventLine::Alert(host, alert)));
+    let alerts = state.alerts().into_iter().map(|(host, alert)| (alert.time, alert.severity, alert_text(state, host, alert)));
+    let mark_text = |mark: &Mark| format!("{} {}", state.clock.second(mark.time), mark.text);
+    let marks = state.host().marks.iter().rev().map(|mark| (mark.time, mark.kind.severity(), mark_text(mark)));
     // Marks do not name their machine.
-    let marks = state.host().marks.iter().rev().filter(|_| !state.has_groups()).map(|mark| (mark.time, EventLine::Mark(mark)));
-    let mut lines: Vec<(UnixTime, EventLine<'_>)> = alerts.chain(marks).filter(|(time, _)| *time <= shown).collect();
-    lines.sort_by_key(|(time, _)| Reverse(*time));
+    let marks = marks.filter(|_| !state.has_groups());
+    let mut lines: Vec<(UnixTime, Severity, String)> = alerts.chain(marks).filter(|(time, ..)| *time <= shown).collect();
+    lines.sort_by_key(|(time, ..)| Reverse(*time));
     if lines.is_empty() {
         canvas.text(area, 1, 1, "none so far", Role::Dim);
     }
     let field = Field::start(1, area.width.saturating_sub(2));
-    for (row, (time, line)) in (1..area.height).zip(&lines) {
-        let (text, role) = match line {
-            EventLine::Alert(host, alert) => (alert_text(state, *host, alert), Role::from(alert.severity)),
-            EventLine::Mark(mark) => (format!("{} {}", state.clock.second(*time), mark.text), mark.kind.severity().into()),
-        };
-        canvas.field(area, field, row, &text, canvas.style(role));
+    for (row, (_, severity, text)) in (1..area.height).zip(&lines) {
+        canvas.field(area, field, row, text, canvas.style((*severity).into()));
     }
     super::hidden_rows(canvas, area, 0..usize::from(area.height.saturating_sub(1)), lines.len());
 }

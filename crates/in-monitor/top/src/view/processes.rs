@@ -25,11 +25,7 @@ pub(super) fn draw(state: &TopState, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.buffer.set_style(Rect { y: area.y + 1, height: 1, ..area }, canvas.theme.style(Role::Heading));
     for (index, at, width) in &columns {
         let column = &COLUMNS[*index];
-        let sign = match (*index == state.settings.sort, state.settings.descending) {
-            (false, _) => "",
-            (true, true) => canvas.glyphs().descending,
-            (true, false) => canvas.glyphs().ascending,
-        };
+        let sign = if *index == state.settings.sort { canvas.glyphs().sorted(state.settings.descending) } else { "" };
         let field = if column.is_number { Field::right(*at, *width) } else { Field::left(*at, *width) };
         canvas.field(area, field, 1, &format!("{}{sign}", column.title), canvas.style(Role::Heading));
     }
@@ -91,7 +87,7 @@ fn branch(depth: Depth, canvas: &Canvas<'_>) -> String {
     if depth.level == 0 {
         return String::new();
     }
-    let glyphs = canvas.glyphs();
+    let [branch, last] = canvas.glyphs().branches;
     let indent = " ".repeat(usize::from(depth.level.min(12) - 1) * 2);
-    format!("{indent}{}", if depth.is_last { glyphs.last_branch } else { glyphs.branch })
+    format!("{indent}{}", if depth.is_last { last } else { branch })
 }

@@ -95,10 +95,6 @@ impl CommonValues {
         self.board.as_deref()
     }
 
-    pub(super) fn is_one_board(&self) -> bool {
-        self.board.is_some()
-    }
-
     /// Returns the heading of a column. It includes the limit if all rows have the same limit.
     pub(super) fn heading(&self, column: DeviceColumn, field: Field, canvas: &Canvas<'_>) -> String {
         let of = |text: Option<String>| text.map_or_else(String::new, |text| format!("/{text}"));
@@ -130,7 +126,7 @@ impl CommonValues {
     /// Returns the columns that fit, with position and width. Utilization replaces a sparkline or the clock.
     pub(super) fn columns(&self, width: u16) -> Vec<(DeviceColumn, Field)> {
         let from = |least: u16, columns: u16| if width >= least { columns } else { 0 };
-        let (is_one, is_small) = (self.is_one_board(), width < SMALL_MAX);
+        let (is_one, is_small) = (self.board.is_some(), width < SMALL_MAX);
         let board = match () {
             () if self.is_board_named => self.chip_columns,
             () if is_small => 6,
@@ -210,9 +206,6 @@ pub(in super::super) fn head(common: &CommonValues, canvas: &mut Canvas<'_>, are
     canvas.field(area, Field::left(0, area.width), 0, "", canvas.style(Role::Heading));
     for (column, field) in common.columns(area.width) {
         let text = common.heading(column, field, canvas);
-        // The limit of a column directly follows its name.
-        let field =
-            if matches!(column, DeviceColumn::L1Bar | DeviceColumn::DramBar) { Field::start(field.column, field.width) } else { field };
         canvas.field(area, field, 0, &text, canvas.style(Role::Heading));
     }
 }

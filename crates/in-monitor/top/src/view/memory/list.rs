@@ -225,11 +225,7 @@ fn sign(state: &TopState, canvas: &Canvas<'_>, column: usize, is_group: bool) ->
         (ListSort::Name, false) => 6,
     };
     let is_down = (state.memory.sort == ListSort::Name) == state.memory.is_reversed;
-    match (column == sorted, is_down) {
-        (false, _) => "",
-        (true, true) => canvas.glyphs().descending,
-        (true, false) => canvas.glyphs().ascending,
-    }
+    if column == sorted { canvas.glyphs().sorted(is_down) } else { "" }
 }
 
 /// A narrower list has only the size, the kind or the count, and the name.
