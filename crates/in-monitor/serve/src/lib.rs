@@ -61,7 +61,7 @@ pub use http::response_bytes;
 pub use metrics::Detail as MetricsDetail;
 pub use page::report_page;
 pub use routes::{fields_document as fields, mesh_document as mesh};
-pub use texts::{TextAnswer, serve_texts};
+pub use texts::{TextResponse, serve_texts};
 
 use endpoints::{UnixEndpoint, may_listen, open_tcp};
 use http::Endpoints;

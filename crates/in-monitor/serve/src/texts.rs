@@ -17,9 +17,9 @@ use crate::body::Body;
 use crate::http::protocol;
 use crate::limits::TEXT_CONNECTIONS_MAX;
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
-pub struct TextAnswer {
+pub struct TextResponse {
     /// Content type.
     pub content_type: &'static str,
     /// Its bytes.
@@ -29,7 +29,7 @@ pub struct TextAnswer {
 /// Answers requests on a port until the program ends. `answer` gets a path, and returns `None` if it does not exist.
 pub fn serve_texts<F>(listener: StdListener, answer: F) -> io::Result<()>
 where
-    F: Fn(&str) -> Option<TextAnswer> + Send + Sync + 'static,
+    F: Fn(&str) -> Option<TextResponse> + Send + Sync + 'static,
 {
     listener.set_nonblocking(true)?;
     let answer = Arc::new(answer);
@@ -54,7 +54,7 @@ where
     })
 }
 
-fn respond(request: &Request<Incoming>, answer: &dyn Fn(&str) -> Option<TextAnswer>) -> Response<Body> {
+fn respond(request: &Request<Incoming>, answer: &dyn Fn(&str) -> Option<TextResponse>) -> Response<Body> {
     let text = |status: StatusCode, text: String| {
         let mut response = Response::new(Body::from(text));
         *response.status_mut() = status;
@@ -65,7 +65,7 @@ fn respond(request: &Request<Incoming>, answer: &dyn Fn(&str) -> Option<TextAnsw
     }
     match answer(request.uri().path()) {
         None => text(StatusCode::NOT_FOUND, "no such path\n".to_owned()),
-        Some(TextAnswer { content_type, body }) => {
+        Some(TextResponse { content_type, body }) => {
             let mut response = Response::new(Body::from(Bytes::from(body)));
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
             response

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ttmon_hosts::fleet::sd_document;
 use ttmon_json::{Layout, to_string};
-use ttmon_serve::{TextAnswer, serve_texts};
+use ttmon_serve::{TextResponse, serve_texts};
 
 use crate::failure::{Failure, print_error};
 use crate::invocation::{SdArgs, SdFrom};
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &SdArgs) -> Result<(), Failure> {
                 Ok(fresh) => *last = fresh,
                 Err(failure) => print_error(&format!("{}; the list stays as it was", failure.message)),
             }
-            Some(TextAnswer { content_type: "application/json", body: last.clone().into_bytes() })
+            Some(TextResponse { content_type: "application/json", body: last.clone().into_bytes() })
         }
         _ => None,
     };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use tempfile::TempDir;
-use ttmon_serve::{TextAnswer, serve_texts};
+use ttmon_serve::{TextResponse, serve_texts};
 use ttmon_sim::{Machine, Spec};
 use ttmon_testing::Service;
 
@@ -55,13 +55,13 @@ impl Simulated {
         self.has_fault.store(has_fault, Ordering::Relaxed);
     }
 
-    fn metrics(&self, path: &str) -> Option<TextAnswer> {
+    fn metrics(&self, path: &str) -> Option<TextResponse> {
         let host: usize = path.strip_prefix("/hosts/")?.strip_suffix("/metrics")?.parse().ok()?;
         let is_faulty = host == 0 && self.has_fault.load(Ordering::Relaxed);
         let machine = if is_faulty { &self.faulty } else { &self.machines[host % SPECS.len()] };
         // The page of a real host can be reached by others, so that the fleet view has a link to it.
         let text = machine.service.unix("/metrics").body.replace("reach=\"host\"", "reach=\"network\"");
-        Some(TextAnswer { content_type: "text/plain; version=0.0.4", body: text.into_bytes() })
+        Some(TextResponse { content_type: "text/plain; version=0.0.4", body: text.into_bytes() })
     }
 }
 
