@@ -1,4 +1,4 @@
-//! The table of all paths, and the handling of requests. A test writes the description at `/api/v1/openapi.json` from the table.
+//! The table of all paths, and the handling of requests. Tests in openapi.rs write the description at `/api/v1/openapi.json`.
 
 mod documents;
 mod fields;
@@ -29,21 +29,9 @@ use parameters::Parameters;
 
 pub(crate) struct Route {
     pub(crate) path: &'static str,
-    #[cfg_attr(not(test), expect(dead_code, reason = "for web/openapi.json"))]
-    pub(crate) id: &'static str,
-    #[cfg_attr(not(test), expect(dead_code, reason = "for web/openapi.json"))]
-    pub(crate) summary: &'static str,
-    pub(crate) parameters: &'static [Parameter],
     pub(crate) response: ResponseKind,
-}
-
-pub(crate) struct Parameter {
-    pub(crate) name: &'static str,
-    /// Its schema, as JSON text.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for web/openapi.json"))]
-    pub(crate) schema: &'static str,
-    #[cfg_attr(not(test), expect(dead_code, reason = "for web/openapi.json"))]
-    pub(crate) help: &'static str,
+    /// The names of its parameters.
+    pub(crate) parameters: &'static [&'static str],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,161 +55,25 @@ pub(crate) enum ResponseKind {
     Readyz,
 }
 
-const DEVICE: Parameter = Parameter {
-    name: "device",
-    schema: r#"{"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 4294967295}, "minItems": 1, "maxItems": 256}"#,
-    help: "Only these devices, by id, with commas between them.",
-};
-
-const PID: Parameter =
-    Parameter { name: "pid", schema: r#"{"type": "integer", "minimum": 1, "maximum": 4294967295}"#, help: "Only of this process." };
-
-const NO_UNLESS_ASKED: &str = r#"{"type": "boolean", "default": false}"#;
-
-/// Returns a path without parameters.
-const fn plain(response: ResponseKind, id: &'static str, path: &'static str, summary: &'static str) -> Route {
-    Route { path, id, summary, parameters: &[], response }
-}
-
 /// All paths. Paths of `/api/v1` may be extended, but are never renamed or removed.
 pub(crate) const ROUTES: &[Route] = &[
-    plain(ResponseKind::Snapshot, "snapshot", "/api/v1/snapshot", "The newest snapshot: devices, processes, allocators, problems."),
-    plain(ResponseKind::Devices, "devices", "/api/v1/devices", "The devices of the newest snapshot."),
-    plain(ResponseKind::Processes, "processes", "/api/v1/processes", "The processes of the newest snapshot."),
-    Route {
-        path: "/api/v1/buffers",
-        id: "buffers",
-        summary: "Live buffers of tracked processes, largest first. Over HTTP it needs the token.",
-        parameters: &[
-            PID,
-            Parameter {
-                name: "limit",
-                schema: r#"{"type": "integer", "minimum": 1, "maximum": 1048576, "default": 10000}"#,
-                help: "At most so many; count says how many there are.",
-            },
-        ],
-        response: ResponseKind::Buffers,
-    },
-    Route {
-        path: "/api/v1/memory",
-        id: "memory",
-        summary: "The document of ttmon mem --json: the snapshot with allocators and, where asked for, buffers, banks and blocks. \
-                  Those need the token over HTTP. With pid also one that ended a while ago.",
-        parameters: &[
-            PID,
-            Parameter { name: "buffers", schema: NO_UNLESS_ASKED, help: "Every live buffer too." },
-            Parameter { name: "banks", schema: NO_UNLESS_ASKED, help: "How each allocator's banks are filled too." },
-            Parameter { name: "blocks", schema: NO_UNLESS_ASKED, help: "Every block of them too." },
-        ],
-        response: ResponseKind::Memory,
-    },
-    Route {
-        path: "/api/v1/memory/events",
-        id: "recorders",
-        summary: "The flight recorders of tracked processes, as server-sent events; as one JSON document with Accept: application/json. \
-                  Over HTTP it needs the token.",
-        parameters: &[
-            PID,
-            DEVICE,
-            Parameter {
-                name: "follow",
-                schema: r#"{"type": "boolean", "default": true}"#,
-                help: "Of a stream: whether it continues after the last event.",
-            },
-            Parameter {
-                name: "limit",
-                schema: r#"{"type": "integer", "minimum": 1, "maximum": 100000, "default": 10000}"#,
-                help: "Of a document: at most so many, the last ones; count says how many there are.",
-            },
-        ],
-        response: ResponseKind::Recorders,
-    },
-    Route {
-        path: "/api/v1/history",
-        id: "history",
-        summary: "The past of devices on an even grid of time: an hour by the second, a day by the minute. Where nothing was seen is null.",
-        parameters: &[
-            Parameter {
-                name: "since",
-                schema: r#"{"anyOf": [{"type": "number", "minimum": 0, "maximum": 1000000000},
-                                      {"type": "string", "format": "date-time"}]}"#,
-                help: "From this many seconds ago, or from a time in RFC 3339. Default: 600 seconds ago.",
-            },
-            Parameter {
-                name: "step",
-                schema: r#"{"type": "number", "minimum": 0.001, "maximum": 86400}"#,
-                help: "Seconds between two points; rounded up to what is kept. A value is the mean of its step.",
-            },
-            Parameter {
-                name: "fields",
-                schema: r#"{"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 64}"#,
-                help: "Names of fields with a past, with commas between them. Default: temperature, power, aiclk_mhz, memory.used.",
-            },
-            DEVICE,
-        ],
-        response: ResponseKind::History,
-    },
-    Route {
-        path: "/api/v1/events",
-        id: "events",
-        summary: "What happens to devices and to the service, as server-sent events; as one JSON document with Accept: application/json.",
-        parameters: &[
-            Parameter {
-                name: "after",
-                schema: r#"{"type": "integer", "minimum": 0, "maximum": 18446744073709551615}"#,
-                help: "Those after this id, also those that were; Last-Event-ID means the same. Without it: from now on.",
-            },
-            Parameter { name: "snapshots", schema: NO_UNLESS_ASKED, help: "Also each new snapshot." },
-            Parameter {
-                name: "deltas",
-                schema: NO_UNLESS_ASKED,
-                help: "Also the newest snapshot, and then what changes in each new one; docs/serve.md has the format.",
-            },
-        ],
-        response: ResponseKind::Events,
-    },
-    plain(
-        ResponseKind::Alerts,
-        "alerts",
-        "/api/v1/alerts",
-        "Alerts that fire, are pending or ended within 15 minutes; rules, silences and receivers.",
-    ),
-    plain(
-        ResponseKind::Mesh,
-        "mesh",
-        "/api/v1/mesh",
-        "Where the chips are on a grid, and the Ethernet links between them where a cluster descriptor lists them.",
-    ),
-    plain(ResponseKind::Fields, "fields", "/api/v1/fields", "The fields of devices and processes: names, titles, units, charts and help."),
-    plain(ResponseKind::Fleet, "fleet", "/api/v1/fleet", "All hosts of a fleet, worst first, from the store of --fleet; 404 without one."),
-    Route {
-        path: "/api/v1/fleet/find",
-        id: "fleet_find",
-        summary: "Hosts with idle chips, from the store of --fleet; nothing is reserved.",
-        parameters: &[
-            Parameter {
-                name: "chips",
-                schema: r#"{"type": "integer", "minimum": 1, "maximum": 65535, "default": 1}"#,
-                help: "At least so many chips of one host that no process holds.",
-            },
-            Parameter { name: "board", schema: r#"{"type": "string"}"#, help: "Of a board whose name begins so." },
-            Parameter {
-                name: "free_dram",
-                schema: r#"{"type": "integer", "minimum": 0, "maximum": 4503599626321920, "default": 0}"#,
-                help: "With at least so many bytes of DRAM free on each; memory that is not known is not free.",
-            },
-        ],
-        response: ResponseKind::FleetFind,
-    },
-    plain(ResponseKind::OpenApi, "openapi", "/api/v1/openapi.json", "This description."),
-    plain(
-        ResponseKind::Metrics,
-        "metrics",
-        "/metrics",
-        "Metrics for a storage such as Prometheus: OpenMetrics, or text 0.0.4 if requested; compressed with Accept-Encoding: gzip.",
-    ),
-    plain(ResponseKind::Healthz, "healthz", "/healthz", "Whether the service lives."),
-    plain(ResponseKind::Readyz, "readyz", "/readyz", "Whether the service has something fresh to show, and if not, why."),
+    Route { path: "/api/v1/snapshot", response: ResponseKind::Snapshot, parameters: &[] },
+    Route { path: "/api/v1/devices", response: ResponseKind::Devices, parameters: &[] },
+    Route { path: "/api/v1/processes", response: ResponseKind::Processes, parameters: &[] },
+    Route { path: "/api/v1/buffers", response: ResponseKind::Buffers, parameters: &["pid", "limit"] },
+    Route { path: "/api/v1/memory", response: ResponseKind::Memory, parameters: &["pid", "buffers", "banks", "blocks"] },
+    Route { path: "/api/v1/memory/events", response: ResponseKind::Recorders, parameters: &["pid", "device", "follow", "limit"] },
+    Route { path: "/api/v1/history", response: ResponseKind::History, parameters: &["since", "step", "fields", "device"] },
+    Route { path: "/api/v1/events", response: ResponseKind::Events, parameters: &["after", "snapshots", "deltas"] },
+    Route { path: "/api/v1/alerts", response: ResponseKind::Alerts, parameters: &[] },
+    Route { path: "/api/v1/mesh", response: ResponseKind::Mesh, parameters: &[] },
+    Route { path: "/api/v1/fields", response: ResponseKind::Fields, parameters: &[] },
+    Route { path: "/api/v1/fleet", response: ResponseKind::Fleet, parameters: &[] },
+    Route { path: "/api/v1/fleet/find", response: ResponseKind::FleetFind, parameters: &["chips", "board", "free_dram"] },
+    Route { path: "/api/v1/openapi.json", response: ResponseKind::OpenApi, parameters: &[] },
+    Route { path: "/metrics", response: ResponseKind::Metrics, parameters: &[] },
+    Route { path: "/healthz", response: ResponseKind::Healthz, parameters: &[] },
+    Route { path: "/readyz", response: ResponseKind::Readyz, parameters: &[] },
 ];
 
 /// Returns the document of the field tables, which is the same for every version of the program.
@@ -360,39 +212,4 @@ fn aged(body: impl Into<Body>, seconds: u64) -> Response<Body> {
     let mut response = typed("application/json", body);
     response.headers_mut().insert(AGE, seconds.into());
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_and_parameters_are_unique_and_described() {
-        for (index, route) in ROUTES.iter().enumerate() {
-            assert!(route.path.starts_with('/') && route.summary.ends_with('.'), "{}", route.path);
-            assert!(ROUTES[..index].iter().all(|other| other.path != route.path && other.id != route.id), "{} twice", route.path);
-            for parameter in route.parameters {
-                assert!(serde_json::from_str::<serde_json::Value>(parameter.schema).is_ok(), "{}", parameter.schema);
-                assert!(parameter.help.ends_with('.'), "{}", parameter.name);
-            }
-        }
-    }
-    /// The limits in the description are the limits of the parser.
-    #[test]
-    fn described_limits_are_those_of_the_parser() {
-        use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, RECORDED_DEFAULT, RECORDED_MAX};
-        for (response, name, word, limit) in [
-            (ResponseKind::Buffers, "limit", "default", BUFFERS_DEFAULT),
-            (ResponseKind::Buffers, "limit", "maximum", BUFFERS_MAX),
-            (ResponseKind::Recorders, "limit", "default", RECORDED_DEFAULT),
-            (ResponseKind::Recorders, "limit", "maximum", RECORDED_MAX),
-            (ResponseKind::Recorders, "device", "maxItems", parameters::DEVICES_MAX),
-            (ResponseKind::History, "fields", "maxItems", parameters::FIELDS_MAX),
-        ] {
-            let route = ROUTES.iter().find(|route| route.response == response).expect("a route");
-            let parameter = route.parameters.iter().find(|parameter| parameter.name == name).expect("a parameter");
-            let schema: serde_json::Value = serde_json::from_str(parameter.schema).expect("a schema");
-            assert_eq!(schema[word], limit, "{} {name} {word}", route.path);
-        }
-    }
 }

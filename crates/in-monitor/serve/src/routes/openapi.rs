@@ -1,4 +1,6 @@
-//! The description of the paths in OpenAPI 3.1, web/openapi.json, made from the table of paths and the tables of fields.
+//! The description of the paths in OpenAPI 3.1, web/openapi.json, made from the tables of paths and of fields.
+
+mod paths;
 
 use serde_json::{Map, Value, json};
 use ttmon_alerts::Severity;
@@ -7,7 +9,9 @@ use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, PROCESS, PROC
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::Unit;
 
-use super::{OPENAPI_VERSION, ROUTES, ResponseKind, Route, openapi_document};
+use paths::{DESCRIPTIONS, PathDescription};
+
+use super::{OPENAPI_VERSION, ROUTES, ResponseKind, openapi_document};
 use crate::limits::HEADER_BYTES_MAX;
 use crate::service_events::EventKind;
 
@@ -26,7 +30,9 @@ fn the_version_of_the_program_is_in_the_description() {
 }
 
 fn document(version: &str) -> String {
-    let paths: Map<String, Value> = ROUTES.iter().map(|route| (route.path.to_owned(), json!({"get": operation(route)}))).collect();
+    let described = ROUTES.iter().zip(DESCRIPTIONS);
+    let paths: Map<String, Value> =
+        described.map(|(route, description)| (route.path.to_owned(), json!({"get": operation(route.response, description)}))).collect();
     let document = json!({
         "openapi": "3.1.0",
         "info": {
@@ -75,8 +81,8 @@ fn document(version: &str) -> String {
     format!("{document}\n")
 }
 
-fn operation(route: &Route) -> Value {
-    let parameters: Vec<Value> = route
+fn operation(response: ResponseKind, description: &PathDescription) -> Value {
+    let parameters: Vec<Value> = description
         .parameters
         .iter()
         .map(|parameter| {
@@ -92,14 +98,15 @@ fn operation(route: &Route) -> Value {
             described
         })
         .collect();
-    let mut responses = json!({"200": {"description": "Yes.", "content": content(route.response)}});
-    for (status, meaning) in statuses(route) {
+    let mut responses = json!({"200": {"description": "Yes.", "content": content(response)}});
+    for (status, meaning) in statuses(response) {
         responses[status] = json!({"description": meaning, "content": {"application/problem+json": {"schema": reference("Problem")}}});
     }
     responses["431"] = json!({"description": format!("The header of the request is longer than {} KiB.", HEADER_BYTES_MAX / 1024)});
-    let mut operation = json!({"operationId": route.id, "summary": route.summary, "parameters": parameters, "responses": responses});
+    let mut operation =
+        json!({"operationId": description.id, "summary": description.summary, "parameters": parameters, "responses": responses});
     // Without a token, most paths return less data. This path returns none.
-    operation["security"] = if matches!(route.response, ResponseKind::Buffers | ResponseKind::Recorders) {
+    operation["security"] = if matches!(response, ResponseKind::Buffers | ResponseKind::Recorders) {
         json!([{"token": []}])
     } else {
         json!([{}, {"token": []}])
@@ -107,19 +114,19 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-fn statuses(route: &Route) -> Vec<(&'static str, &'static str)> {
+fn statuses(response: ResponseKind) -> Vec<(&'static str, &'static str)> {
     let mut statuses = vec![
         ("400", "A parameter cannot be used."),
         ("401", "The token is wrong or needed."),
         ("403", "A page of another site asks."),
         ("421", "Called by a name that is not its own."),
     ];
-    if matches!(route.response, ResponseKind::Fleet | ResponseKind::FleetFind) {
+    if matches!(response, ResponseKind::Fleet | ResponseKind::FleetFind) {
         statuses.push(("404", "There is no store: --fleet names one."));
     }
-    if route.response == ResponseKind::History {
+    if response == ResponseKind::History {
         statuses.push(("503", "Too many large answers are under way."));
-    } else if !matches!(route.response, ResponseKind::Healthz | ResponseKind::Fields | ResponseKind::OpenApi | ResponseKind::Metrics) {
+    } else if !matches!(response, ResponseKind::Healthz | ResponseKind::Fields | ResponseKind::OpenApi | ResponseKind::Metrics) {
         statuses.push(("503", "There is nothing fresh to show, or too much is asked for at once."));
     }
     statuses

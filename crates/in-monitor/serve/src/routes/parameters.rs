@@ -9,7 +9,6 @@ use ttmon_model::DeviceId;
 use ttmon_model::fields::DeviceField;
 use ttmon_model::units::UnixTime;
 
-use super::Parameter;
 use crate::history::Query;
 use crate::limits::{CELLS_MAX, POINTS_MAX, RECORDED_DEFAULT, RECORDED_MAX};
 use crate::problem::Problem;
@@ -28,16 +27,15 @@ pub(super) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
     /// Parses `a=b&c=d`. An unknown parameter is an error, because a misspelt one would have no effect.
-    pub(super) fn parse(query: &str, known: &[Parameter]) -> Result<Self, Problem> {
+    pub(super) fn parse(query: &str, known: &[&str]) -> Result<Self, Problem> {
         let mut found: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (Some(name), Some(value)) = (decoded(name), decoded(value)) else {
                 return Err(Problem::Parameter("the query is not percent-encoded text".to_owned()));
             };
-            if !known.iter().any(|parameter| parameter.name == name) {
-                let names: Vec<&str> = known.iter().map(|parameter| parameter.name).collect();
-                let known = if names.is_empty() { "this path takes none".to_owned() } else { format!("it takes {}", names.join(", ")) };
+            if !known.contains(&name.as_str()) {
+                let known = if known.is_empty() { "this path takes none".to_owned() } else { format!("it takes {}", known.join(", ")) };
                 return Err(Problem::Parameter(format!("there is no parameter {name:?}; {known}")));
             }
             if found.iter().any(|(other, _)| *other == name) {
@@ -198,7 +196,7 @@ mod tests {
     use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX};
     use proptest::prelude::*;
 
-    const KNOWN: &[Parameter] = &[Parameter { name: "pid", schema: "{}", help: "." }, Parameter { name: "limit", schema: "{}", help: "." }];
+    const KNOWN: &[&str] = &["pid", "limit"];
 
     fn buffers(parameters: &Parameters) -> Result<(Option<u32>, usize), Problem> {
         Ok((parameters.pid()?, parameters.limit(BUFFERS_DEFAULT, BUFFERS_MAX)?))
