@@ -18,11 +18,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ttmon_alerts::{Alert, Config, Engine, Listing, Outbox, Phase, Rule, START_GRACE, Sender, Silence, listing_document};
+use ttmon_alerts::{Alert, Config, Engine, Listing, Outbox, Rule, START_GRACE, Sender, Silence, listing_document};
 use ttmon_collect::reads::boot_time;
+use ttmon_os::lock;
 
 use crate::limits::{ALERT_SAMPLES_MAX, SILENCES_EVERY};
-use crate::lock;
 use crate::metrics::{AlertFigures, Count};
 use crate::newest::Published;
 use crate::service::{Service, now};
@@ -119,7 +119,8 @@ fn report(service: &Service, receiver: &str, error: Option<String>) {
         Some(why) => service.complain(&format!("alert receiver {receiver}: {why}; alerts are not delivered, see ttmon alerts list")),
         None => service.complain(&format!("alert receiver {receiver}: delivers again")),
     }
-    service.note(boot_time(), now(), EventKind::Receiver { receiver: receiver.to_owned(), error });
+    let state = if error.is_some() { "failing" } else { "ok" };
+    service.note(boot_time(), now(), EventKind::Receiver { receiver: receiver.to_owned(), state, reason: error });
 }
 
 /// Evaluates snapshots until the queue is closed.
@@ -209,7 +210,7 @@ fn alert_event(alert: &Alert) -> EventKind {
         device: alert.device.0,
         rule: alert.rule.name.clone(),
         severity: alert.rule.severity.name(),
-        is_firing: alert.phase == Phase::Firing,
+        state: alert.phase.name(),
         summary: alert.summary.clone(),
     }
 }

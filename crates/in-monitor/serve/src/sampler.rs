@@ -136,7 +136,7 @@ fn record(service: &Service, planned: Duration, sample: Sample, (ledgers, depart
     let (at, time) = (sample.at, sample.time);
     if let Some(before) = before {
         if let Some(millis) = sample.clock_jump(&before.sample) {
-            service.note(at, time, EventKind::Clock { millis });
+            service.note(at, time, EventKind::Clock { jump_s: millis as f64 / 1e3 });
         }
         for what in differences(&before.snapshot, &snapshot) {
             service.note(at, time, what);
@@ -185,7 +185,7 @@ fn record_failure(service: &Service, error: &Error) {
         figures.failure.replace(why.clone()).is_none()
     });
     if is_new {
-        service.note(boot_time(), now(), EventKind::Unreadable { why });
+        service.note(boot_time(), now(), EventKind::Unreadable { reason: why });
     }
 }
 
@@ -329,10 +329,10 @@ pub(crate) mod tests {
             record(&service, at, sample, ledgers, &mut past);
         }
         let jumps = service.events_after(0).into_iter().filter_map(|event| match event.what {
-            EventKind::Clock { millis } => Some((event.at, millis)),
+            EventKind::Clock { jump_s } => Some((event.at, jump_s)),
             _ => None,
         });
-        assert_eq!(jumps.collect::<Vec<_>>(), [(seconds(1002.0), 3_600_000), (seconds(1004.0), -7_200_000)]);
+        assert_eq!(jumps.collect::<Vec<_>>(), [(seconds(1002.0), 3600.0), (seconds(1004.0), -7200.0)]);
         let fields = vec![ttmon_model::fields::DeviceField::find("temperature").expect("a field")];
         let query = crate::history::Query { since: Duration::ZERO, step: None, fields, devices: vec![DeviceId(0)] };
         let response = service.history(|history| history.read(&query));

@@ -186,7 +186,7 @@ impl Service {
         for event in self.events_since(boot_time().saturating_sub(WARNING_SPAN)) {
             let when = event.time.rfc3339();
             match event.what {
-                EventKind::Clock { millis } => warnings.push(format!("the clock was set by {:.1} s at {when}", millis as f64 / 1e3)),
+                EventKind::Clock { jump_s } => warnings.push(format!("the clock was set by {jump_s:.1} s at {when}")),
                 EventKind::Gap { missed } => warnings.push(format!("{missed} samples were missed before {when}")),
                 _ => {}
             }

@@ -3,24 +3,30 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 
 use crate::limits::EVENTS_MAX;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ServiceEvent {
     /// Numbers increase, also over restarts of the service.
     pub(crate) id: u64,
     /// Time on the monotonic clock.
+    #[serde(skip)]
     pub(crate) at: Duration,
     /// Time on the wall clock.
+    #[serde(serialize_with = "rfc3339")]
     pub(crate) time: UnixTime,
+    #[serde(flatten)]
     pub(crate) what: EventKind,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What happened. The variants and their members are those of documents.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum EventKind {
     /// The service started to sample; earlier events are unknown.
     Started,
@@ -33,68 +39,35 @@ pub(crate) enum EventKind {
     /// A device's health changed, for these reasons.
     Health { device: u32, from: &'static str, to: &'static str, reasons: Vec<String> },
     /// The wall clock was set; back if the change is negative.
-    Clock { millis: i64 },
+    Clock { jump_s: f64 },
     /// The sampler was late and left out samples.
     Gap { missed: u64 },
     /// The machine could not be read at all.
-    Unreadable { why: String },
+    Unreadable { reason: String },
     /// The machine can be read again.
     Readable,
-    /// An alert fired, or ended.
-    Alert { device: u32, rule: String, severity: &'static str, is_firing: bool, summary: String },
-    /// A receiver of alerts began to fail, or works again.
-    Receiver { receiver: String, error: Option<String> },
+    /// An alert fired (`firing`) or ended (`resolved`).
+    Alert { device: u32, rule: String, severity: &'static str, state: &'static str, summary: String },
+    /// A receiver of alerts began to fail (`failing`), or works again (`ok`).
+    Receiver { receiver: String, state: &'static str, reason: Option<String> },
 }
 
+#[cfg(test)]
 impl EventKind {
     /// All names, for the description of the API.
-    #[cfg(test)]
     pub(crate) const NAMES: [&str; 11] =
         ["started", "appeared", "left", "state", "health", "clock", "gap", "unreadable", "readable", "alert", "receiver"];
-
-    /// Returns the name of the kind, as in streams and documents.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Started => "started",
-            Self::Appeared { .. } => "appeared",
-            Self::Left { .. } => "left",
-            Self::State { .. } => "state",
-            Self::Health { .. } => "health",
-            Self::Clock { .. } => "clock",
-            Self::Gap { .. } => "gap",
-            Self::Unreadable { .. } => "unreadable",
-            Self::Readable => "readable",
-            Self::Alert { .. } => "alert",
-            Self::Receiver { .. } => "receiver",
-        }
-    }
 }
 
 impl ServiceEvent {
+    /// Returns the event as in streams and documents.
     pub(crate) fn json(&self) -> Value {
-        let mut document = match &self.what {
-            EventKind::Started | EventKind::Readable => json!({}),
-            EventKind::Appeared { device, board } => json!({"device": device, "board": board}),
-            EventKind::Left { device } => json!({"device": device}),
-            EventKind::State { device, from, to } => json!({"device": device, "from": from, "to": to}),
-            EventKind::Health { device, from, to, reasons } => json!({"device": device, "from": from, "to": to, "reasons": reasons}),
-            EventKind::Clock { millis } => json!({"jump_s": *millis as f64 / 1000.0}),
-            EventKind::Gap { missed } => json!({"missed": missed}),
-            EventKind::Unreadable { why } => json!({"reason": why}),
-            EventKind::Alert { device, rule, severity, is_firing, summary } => {
-                let state = if *is_firing { "firing" } else { "resolved" };
-                json!({"device": device, "rule": rule, "severity": severity, "state": state, "summary": summary})
-            }
-            EventKind::Receiver { receiver, error } => {
-                let state = if error.is_some() { "failing" } else { "ok" };
-                json!({"receiver": receiver, "state": state, "reason": error})
-            }
-        };
-        document["id"] = json!(self.id);
-        document["time"] = json!(self.time.rfc3339());
-        document["event"] = json!(self.what.name());
-        document
+        serde_json::to_value(self).expect("an event is an object of texts and numbers")
     }
+}
+
+fn rfc3339<S: Serializer>(time: &UnixTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&time.rfc3339())
 }
 
 /// The last events, up to a limit.
@@ -114,14 +87,12 @@ impl Journal {
     }
 
     /// Adds an event. Drops the oldest if there are too many.
-    pub(crate) fn add(&mut self, at: Duration, time: UnixTime, what: EventKind) -> ServiceEvent {
+    pub(crate) fn add(&mut self, at: Duration, time: UnixTime, what: EventKind) {
         self.count += 1;
-        let event = ServiceEvent { id: self.last_id(), at, time, what };
         if self.last.len() >= EVENTS_MAX {
             self.last.pop_front();
         }
-        self.last.push_back(event.clone());
-        event
+        self.last.push_back(ServiceEvent { id: self.last_id(), at, time, what });
     }
 
     /// Returns the events after number `id`, oldest first. A number that is too high is from a run with a wrong clock; then all events are
@@ -169,7 +140,13 @@ pub(crate) fn differences(before: &Snapshot, now: &Snapshot) -> Vec<EventKind> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn document(what: EventKind) -> Value {
+        ServiceEvent { id: 7, at: Duration::ZERO, time: UnixTime(0), what }.json()
+    }
 
     #[test]
     fn the_journal_is_bounded_and_continues_counting() {
@@ -189,7 +166,7 @@ mod tests {
     fn event_numbers_increase_over_a_restart() {
         let start = |second: u64, events: u64| {
             let mut journal = Journal::starting(UnixTime(second * 1_000_000_000));
-            (0..events).for_each(|second| drop(journal.add(Duration::from_secs(second), UnixTime(0), EventKind::Readable)));
+            (0..events).for_each(|second| journal.add(Duration::from_secs(second), UnixTime(0), EventKind::Readable));
             journal
         };
         let seen = start(1_700_000_000, 500).last_id();
@@ -208,20 +185,21 @@ mod tests {
             EventKind::Left { device },
             EventKind::State { device, from: "", to: "" },
             EventKind::Health { device, from: "", to: "", reasons: Vec::new() },
-            EventKind::Clock { millis: 0 },
+            EventKind::Clock { jump_s: 0.0 },
             EventKind::Gap { missed: 0 },
-            EventKind::Unreadable { why: text() },
+            EventKind::Unreadable { reason: text() },
             EventKind::Readable,
-            EventKind::Alert { device, rule: text(), severity: "", is_firing: true, summary: text() },
-            EventKind::Receiver { receiver: text(), error: None },
+            EventKind::Alert { device, rule: text(), severity: "", state: "", summary: text() },
+            EventKind::Receiver { receiver: text(), state: "", reason: None },
         ];
-        assert_eq!(kinds.map(|kind| kind.name()), EventKind::NAMES);
+        assert_eq!(kinds.map(|kind| document(kind)["event"].clone()), EventKind::NAMES);
     }
 
     #[test]
     fn event_documents_name_their_kind() {
-        let what = EventKind::Clock { millis: -90_500 };
-        let document = ServiceEvent { id: 7, at: Duration::ZERO, time: UnixTime(0), what }.json();
-        assert_eq!(document, json!({"id": 7, "time": "1970-01-01T00:00:00.000Z", "event": "clock", "jump_s": -90.5}));
+        let clock = document(EventKind::Clock { jump_s: -90.5 });
+        assert_eq!(clock, json!({"id": 7, "time": "1970-01-01T00:00:00.000Z", "event": "clock", "jump_s": -90.5}));
+        let readable = document(EventKind::Readable);
+        assert_eq!(readable, json!({"id": 7, "time": "1970-01-01T00:00:00.000Z", "event": "readable"}));
     }
 }

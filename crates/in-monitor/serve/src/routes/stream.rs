@@ -115,8 +115,10 @@ impl Events {
         let mut lines = String::new();
         for event in service.events_after(self.after) {
             self.after = event.id;
-            let data = ttmon_json::to_string(&event.json(), Layout::Line);
-            lines.push_str(&format!("id: {}\nevent: {}\ndata: {data}\n\n", event.id, event.what.name()));
+            let document = event.json();
+            let name = document["event"].as_str().expect("every event names its kind");
+            let data = ttmon_json::to_string(&document, Layout::Line);
+            lines.push_str(&format!("id: {}\nevent: {name}\ndata: {data}\n\n", event.id));
         }
         if !lines.is_empty() {
             parts.push(Bytes::from(lines));
