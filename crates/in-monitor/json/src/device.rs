@@ -47,7 +47,8 @@ impl Serialize for MemoryJson<'_> {
                 map.serialize_entry(part, &ReadingJson::of(field, self.0))?;
             }
         }
-        map.serialize_entry("kinds", &Kinds { table: DEVICE_KIND, items: &self.0.memory.kinds })?;
+        let kinds = Kinds { table: DEVICE_KIND, items: &self.0.memory.kinds, types: |memory| memory.figure.kernel_types.as_deref() };
+        map.serialize_entry("kinds", &kinds)?;
         map.end()
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::fields::{Field, PROCESS_KIND};
-use ttmon_model::memory::{Figure, KindMemory};
+use ttmon_model::memory::Figure;
 use ttmon_model::{KernelType, KernelTypes, KernelUse, Missing, PerKind};
 
 use crate::item::Item;
@@ -13,44 +13,31 @@ use crate::value::ReadingJson;
 pub(crate) struct Kinds<'a, T> {
     pub(crate) table: &'a [Field<T>],
     pub(crate) items: &'a PerKind<T>,
+    /// Returns the types of kernels of an item, if known.
+    pub(crate) types: fn(&T) -> Option<&KernelTypes>,
 }
 
-impl<T: HasFigure> Serialize for Kinds<'_, T> {
+impl<T> Serialize for Kinds<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.items.iter().map(|(kind, item)| (kind.name(), KindRows { table: self.table, item })))
+        let rows = |item| KindRows { table: self.table, item, types: (self.types)(item) };
+        serializer.collect_map(self.items.iter().map(|(kind, item)| (kind.name(), rows(item))))
     }
 }
 
-/// Figures of one kind of memory, of a process or of a chip.
-pub(crate) trait HasFigure {
-    fn figure(&self) -> &Figure;
-}
-
-impl HasFigure for Figure {
-    fn figure(&self) -> &Figure {
-        self
-    }
-}
-
-impl HasFigure for KindMemory {
-    fn figure(&self) -> &Figure {
-        &self.figure
-    }
-}
-
-/// The rows of one kind, and the types of kernels if known.
+/// The rows of one kind, and its types of kernels.
 struct KindRows<'a, T> {
     table: &'a [Field<T>],
     item: &'a T,
+    types: Option<&'a KernelTypes>,
 }
 
-impl<T: HasFigure> Serialize for KindRows<'_, T> {
+impl<T> Serialize for KindRows<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for field in self.table {
             map.serialize_entry(field.name, &ReadingJson::of(field, self.item))?;
         }
-        kernel_types_entry(&mut map, self.item.figure().kernel_types.as_deref())?;
+        kernel_types_entry(&mut map, self.types)?;
         map.end()
     }
 }

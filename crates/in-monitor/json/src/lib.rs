@@ -29,9 +29,9 @@ pub use document::Document;
 pub use event::{event_line, held_json, read_event, refusal_json};
 pub use frame::{frame_line, read_frame};
 pub use line::line_json;
-pub use memory::{GroupedMemoryJson, MemoryJson, MemoryParts};
+pub use memory::{MemoryJson, MemoryParts};
 pub use read::{ReadError, read, read_within, time_of};
-pub use snapshot::{BuffersJson, DevicesJson, ProcessesJson, SnapshotJson};
+pub use snapshot::{Part, PartJson, SnapshotJson};
 use value::Escaping;
 pub use value::rounded;
 

@@ -2,9 +2,10 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::fields::Field;
+use ttmon_model::memory::Figure;
 use ttmon_model::{Missing, PerKind, Reading};
 
-use crate::figure::{HasFigure, Kinds};
+use crate::figure::Kinds;
 use crate::value::ReadingJson;
 
 /// An object of the document. Its last member has the reasons of its nulls, by dotted path.
@@ -35,10 +36,10 @@ impl<M: SerializeMap> Object<M> {
         self.entry(field.name, &value)
     }
 
-    /// Writes `kinds`, one object per kind of memory.
-    pub(crate) fn kinds<T: HasFigure>(&mut self, table: &[Field<T>], items: &PerKind<T>) -> Result<(), M::Error> {
+    /// Writes `kinds`, the figures of each kind of memory.
+    pub(crate) fn kinds(&mut self, table: &[Field<Figure>], items: &PerKind<Figure>) -> Result<(), M::Error> {
         self.note_kinds("kinds", table, items);
-        self.entry("kinds", &Kinds { table, items })
+        self.entry("kinds", &Kinds { table, items, types: |figure| figure.kernel_types.as_deref() })
     }
 
     /// Records the reason of a missing value. Does nothing if the value is present.

@@ -37,22 +37,10 @@ impl Serialize for SnapshotJson<'_> {
     }
 }
 
-impl SnapshotJson<'_> {
-    /// Writes the first entries of every part.
-    fn head<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        map.serialize_entry("schema", &SCHEMA)?;
-        map.serialize_entry("version", self.version)?;
-        map.serialize_entry("host", &self.snapshot.host)?;
-        map.serialize_entry("time", &self.snapshot.time.rfc3339())?;
-        map.serialize_entry("origin", self.snapshot.origin.name())
-    }
-
+impl<'a> SnapshotJson<'a> {
     pub(crate) fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let snapshot = self.snapshot;
-        let devices: Vec<_> = snapshot.devices.iter().map(|device| DeviceJson { snapshot, device }).collect();
-        let processes: Vec<_> = snapshot.processes.iter().map(ProcessJson).collect();
         let reasons = snapshot.driver.as_ref().err().map(|reason| ("driver", reason.name()));
-
         map.serialize_entry("schema", &SCHEMA)?;
         map.serialize_entry("version", self.version)?;
         map.serialize_entry("host", &snapshot.host)?;
@@ -60,61 +48,61 @@ impl SnapshotJson<'_> {
         // The reason is in `missing`.
         map.serialize_entry("driver", &snapshot.driver.as_ref().ok())?;
         map.serialize_entry("origin", snapshot.origin.name())?;
-        map.serialize_entry("devices", &devices)?;
-        map.serialize_entry("processes", &processes)?;
+        map.serialize_entry("devices", &self.devices())?;
+        map.serialize_entry("processes", &self.processes())?;
         map.serialize_entry("processes_age_s", &(snapshot.scan_age.as_millis() as f64 / 1e3))?;
         map.serialize_entry("problems", &problems_json(&snapshot.problems))?;
         map.serialize_entry("missing", &Pairs(reasons.into_iter().collect()))
     }
-}
 
-/// The document with only the devices.
-#[derive(Clone, Copy, Debug)]
-pub struct DevicesJson<'a>(pub SnapshotJson<'a>);
+    fn devices(&self) -> Vec<DeviceJson<'a>> {
+        let snapshot = self.snapshot;
+        snapshot.devices.iter().map(|device| DeviceJson { snapshot, device }).collect()
+    }
 
-impl Serialize for DevicesJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let snapshot = self.0.snapshot;
-        let devices: Vec<_> = snapshot.devices.iter().map(|device| DeviceJson { snapshot, device }).collect();
-        let mut map = serializer.serialize_map(None)?;
-        self.0.head(&mut map)?;
-        map.serialize_entry("devices", &devices)?;
-        map.end()
+    fn processes(&self) -> Vec<ProcessJson<'a>> {
+        self.snapshot.processes.iter().map(ProcessJson).collect()
     }
 }
 
-/// The document with only the processes.
+/// A part of a snapshot as a document of its own.
 #[derive(Clone, Copy, Debug)]
-pub struct ProcessesJson<'a>(pub SnapshotJson<'a>);
-
-impl Serialize for ProcessesJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let processes: Vec<_> = self.0.snapshot.processes.iter().map(ProcessJson).collect();
-        let mut map = serializer.serialize_map(None)?;
-        self.0.head(&mut map)?;
-        map.serialize_entry("processes", &processes)?;
-        map.end()
-    }
-}
-
-/// The document with only live buffers: those in the answer, and their total number.
-#[derive(Clone, Copy, Debug)]
-pub struct BuffersJson<'a> {
+pub struct PartJson<'a> {
     /// The snapshot.
     pub snapshot: SnapshotJson<'a>,
-    /// The buffers in the answer.
-    pub buffers: &'a [MappedBuffer],
-    /// The total number.
-    pub count: usize,
+    /// The part.
+    pub part: Part<'a>,
 }
 
-impl Serialize for BuffersJson<'_> {
+/// What a document has after its header.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// The devices.
+    Devices,
+    /// The processes.
+    Processes,
+    /// These live buffers, and the number of all of them.
+    Buffers(&'a [MappedBuffer], usize),
+}
+
+impl Serialize for PartJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let SnapshotJson { snapshot, version } = self.snapshot;
         let mut map = serializer.serialize_map(None)?;
-        self.snapshot.head(&mut map)?;
-        map.serialize_entry("count", &self.count)?;
-        map.serialize_entry("buffers", &buffers_json(self.buffers, self.snapshot.snapshot.time))?;
-        map.serialize_entry("problems", &problems_json(&self.snapshot.snapshot.problems))?;
+        map.serialize_entry("schema", &SCHEMA)?;
+        map.serialize_entry("version", version)?;
+        map.serialize_entry("host", &snapshot.host)?;
+        map.serialize_entry("time", &snapshot.time.rfc3339())?;
+        map.serialize_entry("origin", snapshot.origin.name())?;
+        match self.part {
+            Part::Devices => map.serialize_entry("devices", &self.snapshot.devices())?,
+            Part::Processes => map.serialize_entry("processes", &self.snapshot.processes())?,
+            Part::Buffers(buffers, count) => {
+                map.serialize_entry("count", &count)?;
+                map.serialize_entry("buffers", &buffers_json(buffers, snapshot.time))?;
+                map.serialize_entry("problems", &problems_json(&snapshot.problems))?;
+            }
+        }
         map.end()
     }
 }

@@ -341,7 +341,7 @@ fn check_round_trip(snapshot: &Snapshot) {
 
 /// Checks the same for a document with all parts of `mem`. The keys of features may be in another order.
 fn check_memory_round_trip(snapshot: &Snapshot) {
-    let parts = MemoryParts { buffers: true, banks: true, blocks: true, buffers_left_out: 0 };
+    let parts = MemoryParts { buffers: true, banks: true, blocks: true, ..MemoryParts::default() };
     let document = |snapshot: &Snapshot| -> (String, Value) {
         let text = to_string(&MemoryJson { snapshot: SnapshotJson { snapshot, version: "0.1.0" }, parts }, Layout::Line);
         let value = serde_json::from_str(&text).unwrap();

@@ -22,6 +22,7 @@ use crate::access::{self, RequestOrigin, Visibility};
 use crate::body::Body;
 use crate::connections::Holder;
 use crate::metrics::Dialect;
+use crate::newest::Form;
 use crate::page;
 use crate::problem::Problem;
 use crate::service::Service;
@@ -145,9 +146,9 @@ async fn respond_or_refuse(service: &Arc<Service>, request: &RequestHead<'_>) ->
     }
     let parameters = Parameters::parse(request.query, route.parameters)?;
     match route.response {
-        ResponseKind::Snapshot | ResponseKind::Devices | ResponseKind::Processes => {
-            documents::part(service, route.response, visibility).await
-        }
+        ResponseKind::Snapshot => documents::part(service, Form::Snapshot, visibility).await,
+        ResponseKind::Devices => documents::part(service, Form::Devices, visibility).await,
+        ResponseKind::Processes => documents::part(service, Form::Processes, visibility).await,
         // Over HTTP, buffers need a token. On the Unix socket, users see their own buffers.
         ResponseKind::Buffers | ResponseKind::Recorders if visibility == Visibility::Public => Err(Problem::NoToken),
         ResponseKind::Buffers => documents::buffers(service, visibility, &parameters).await,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::reads::Sampling;
 use ttmon_collect::{LedgerScope, Root};
-use ttmon_json::{GroupedMemoryJson, Layout, MemoryJson, MemoryParts, SnapshotJson};
+use ttmon_json::{Layout, MemoryJson, MemoryParts, SnapshotJson};
 use ttmon_model::groups::{self, BufferGroup};
 use ttmon_model::order::BufferOrder;
 use ttmon_model::units::UnixTime;
@@ -233,13 +233,10 @@ fn write_json(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let MemoryListing { banks, blocks, .. } = *listing;
-    let parts = MemoryParts { buffers: listing.buffers.is_some(), buffers_left_out: left_out, banks, blocks };
-    let memory = MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, parts };
-    match listing.groups.map(|grouping| grouped(snapshot, grouping, growths)) {
-        Some((groups, left_out)) => ttmon_json::write(&GroupedMemoryJson { memory, groups: &groups, left_out }, layout, out)?,
-        None => ttmon_json::write(&memory, layout, out)?,
-    }
-    Ok(())
+    let groups = listing.groups.map(|grouping| grouped(snapshot, grouping, growths));
+    let groups = groups.as_ref().map(|(groups, left_out)| (groups.as_slice(), *left_out));
+    let parts = MemoryParts { buffers: listing.buffers.is_some(), buffers_left_out: left_out, banks, blocks, groups };
+    Ok(ttmon_json::write(&MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, parts }, layout, out)?)
 }
 
 fn render(

@@ -10,14 +10,14 @@ use ttmon_alerts::Sender;
 use ttmon_collect::budget::Budget;
 use ttmon_collect::ledgers::{self, LedgerDetail, OpenLedger};
 use ttmon_collect::reads::boot_time;
-use ttmon_json::{BuffersJson, DevicesJson, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
+use ttmon_json::{MemoryJson, MemoryParts, Part, PartJson, SCHEMA, SnapshotJson, rounded};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::mesh::{Link, Mesh, Tile};
 use ttmon_model::order::BufferOrder;
 use ttmon_model::{Device, Process, ProcessKey, Snapshot};
 
 use super::parameters::Parameters;
-use super::{ResponseKind, aged, line};
+use super::{aged, line};
 use crate::access::Visibility;
 use crate::body::Body;
 use crate::ended_processes;
@@ -32,15 +32,10 @@ pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     tokio::task::spawn_blocking(work).await.map_err(|_| Problem::Defect)
 }
 
-pub(super) async fn part(service: &Arc<Service>, what: ResponseKind, visibility: Visibility) -> Result<Response<Body>, Problem> {
+pub(super) async fn part(service: &Arc<Service>, form: Form, visibility: Visibility) -> Result<Response<Body>, Problem> {
     let newest = service.fresh()?;
     let age = newest.age().as_secs();
     let version = service.options.version;
-    let form = match what {
-        ResponseKind::Devices => Form::Devices,
-        ResponseKind::Processes => Form::Processes,
-        _ => Form::Snapshot,
-    };
     let text = aside(move || text(&newest, form, visibility, version)).await?;
     Ok(aged(text, age))
 }
@@ -85,8 +80,8 @@ pub(super) fn text(newest: &Published, form: Form, visibility: Visibility, versi
         let seen = visibility.of(snapshot);
         let snapshot = SnapshotJson { snapshot: &seen, version };
         match form {
-            Form::Devices => line(&DevicesJson(snapshot)),
-            Form::Processes => line(&ProcessesJson(snapshot)),
+            Form::Devices => line(&PartJson { snapshot, part: Part::Devices }),
+            Form::Processes => line(&PartJson { snapshot, part: Part::Processes }),
             _ => line(&MemoryJson { snapshot, parts: MemoryParts::default() }),
         }
     })
@@ -105,8 +100,8 @@ pub(super) async fn buffers(service: &Arc<Service>, visibility: Visibility, para
         let left_out: u64 = snapshot.allocators.iter().map(|allocator| allocator.buffers_left_out).sum();
         let count = buffers.len().saturating_add(usize::try_from(left_out).unwrap_or(usize::MAX));
         order.keep_first(&mut buffers, limit);
-        let head = SnapshotJson { snapshot: &snapshot, version };
-        Ok(line(&BuffersJson { snapshot: head, buffers: &buffers, count }))
+        let snapshot = SnapshotJson { snapshot: &snapshot, version };
+        Ok(line(&PartJson { snapshot, part: Part::Buffers(&buffers, count) }))
     });
     Ok(aged(text.await?, age))
 }
@@ -114,14 +109,15 @@ pub(super) async fn buffers(service: &Arc<Service>, visibility: Visibility, para
 /// Returns the document of `ttmon mem`: the whole snapshot or one process, with the requested parts.
 pub(super) async fn memory(service: &Arc<Service>, visibility: Visibility, parameters: &Parameters) -> Result<Response<Body>, Problem> {
     let is_given = |name| parameters.truth(name, false);
-    let parts = MemoryParts { buffers: is_given("buffers")?, banks: is_given("banks")?, blocks: is_given("blocks")?, buffers_left_out: 0 };
+    let (buffers, banks, blocks) = (is_given("buffers")?, is_given("banks")?, is_given("blocks")?);
+    let parts = MemoryParts { buffers, banks, blocks, ..MemoryParts::default() };
     let pid = parameters.pid()?;
     let has_parts = parts != MemoryParts::default();
     if has_parts && visibility == Visibility::Public {
         return Err(Problem::NoToken);
     }
     if !has_parts && pid.is_none() {
-        return part(service, ResponseKind::Snapshot, visibility).await;
+        return part(service, Form::Snapshot, visibility).await;
     }
     let detail = match parts {
         MemoryParts { banks: true, .. } | MemoryParts { blocks: true, .. } => LedgerDetail::Blocks,
