@@ -22,7 +22,6 @@ pub(crate) struct Deltas {
     /// Locked by the stream that computes a document. A new snapshot wakes all streams at once; the first one computes the document and the
     /// others reuse it.
     pub(crate) turn: tokio::sync::Mutex<()>,
-    made: AtomicU64,
 }
 
 #[derive(Clone, Debug)]
@@ -39,11 +38,6 @@ impl Deltas {
         lock(&self.newest).get(&visibility)?.between(from, number)
     }
 
-    #[cfg(test)]
-    pub(crate) fn made(&self) -> u64 {
-        self.made.load(Ordering::Relaxed)
-    }
-
     /// Returns the event with the delta from snapshot `from` to snapshot `number`; `text` creates the document of `number`. Returns `None`
     /// if the delta cannot be computed; the caller then sends the whole document. All streams of a visibility share the result.
     pub(crate) fn between(&self, visibility: Visibility, from: u64, number: u64, text: impl FnOnce() -> Bytes) -> Option<Bytes> {
@@ -52,7 +46,6 @@ impl Deltas {
             Some(newest) if newest.number >= number => newest,
             before => {
                 // Compute without the lock: the thread that serves all clients must not wait for a large document.
-                self.made.fetch_add(1, Ordering::Relaxed);
                 // A document that cannot be read again is sent whole.
                 let document: Arc<Value> = Arc::new(serde_json::from_slice(&text()).ok()?);
                 let delta = before.map(|before| {

@@ -11,12 +11,29 @@ use ttmon_model::units::{Amperes, BytesPerSecond, Celsius, Rpm, UnixTime, Volts,
 use ttmon_model::{Kind, Missing, PerKind, Sample, Snapshot};
 use ttmon_testing::machine as machines;
 
-use crate::Options;
 use crate::service::Service;
+use crate::{MetricsDetail, Options};
+
+/// Options of a service without state.
+pub(crate) fn options() -> Options {
+    Options {
+        version: "0",
+        interval: Duration::from_secs(1),
+        allow_remote: false,
+        token: None,
+        tls: None,
+        metrics_detail: MetricsDetail::Full,
+        process_metrics: false,
+        state: None,
+        fleet: None,
+        alerts: ttmon_alerts::Config::default(),
+        complain: |_| {},
+    }
+}
 
 /// A service without data.
 pub(crate) fn service() -> Service {
-    Service::new(Options::plain(), None, None)
+    Service::new(options(), None, None)
 }
 
 /// Four cards, and two processes of two users. The first process is tracked.

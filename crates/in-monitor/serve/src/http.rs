@@ -171,16 +171,16 @@ async fn reply(
     Ok(routes::respond(&service, head).await.map(|body| body.during(in_progress)))
 }
 
-/// Returns the response to a connection from this host that sends these bytes and ends. For the fuzzer; uses a tokio clock that does not
-/// wait.
+/// Returns the response of a service with these options to a connection from this host that sends these bytes and ends. For the fuzzer;
+/// uses a tokio clock that does not wait.
 #[cfg(fuzzing)]
-pub fn response_bytes(input: &[u8]) -> Vec<u8> {
+pub fn response_bytes(options: crate::Options, input: &[u8]) -> Vec<u8> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
     const LONGEST: Duration = Duration::from_secs(60);
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
-        let service = Arc::new(Service::new(crate::Options::plain(), None, None));
+        let service = Arc::new(Service::new(options, None, None));
         let (ours, mut theirs) = duplex(1 << 20);
         let slot = Arc::new(Connections::new(1).admit(Holder::Loopback).await.0);
         let serving = tokio::spawn(serve_connection(ours, RequestOrigin::Loopback, service, slot));

@@ -96,25 +96,6 @@ pub struct Options {
     pub complain: fn(&str),
 }
 
-#[cfg(any(test, fuzzing))]
-impl Options {
-    pub(crate) fn plain() -> Self {
-        Self {
-            version: "0",
-            interval: Duration::from_secs(1),
-            allow_remote: false,
-            token: None,
-            tls: None,
-            metrics_detail: MetricsDetail::Full,
-            process_metrics: false,
-            state: None,
-            fleet: None,
-            alerts: ttmon_alerts::Config::default(),
-            complain: |_| {},
-        }
-    }
-}
-
 /// The sockets of the service.
 #[derive(Debug, Default)]
 pub struct Sockets {

@@ -328,7 +328,7 @@ mod tests {
         for (metrics_detail, (process_metrics, origin)) in
             [Detail::Lean, Detail::Full].into_iter().flat_map(|detail| origins.map(|origin| (detail, origin)))
         {
-            let service = Service::new(Options { process_metrics, metrics_detail, ..Options::plain() }, None, None);
+            let service = Service::new(Options { process_metrics, metrics_detail, ..crate::fixture::options() }, None, None);
             let mut first = None;
             for round in 0..200 {
                 let sample = ttmon_model::Sample { at: boot_time(), ..crate::fixture::sample() };

@@ -24,7 +24,7 @@ fn webhook(address: std::net::SocketAddr) -> Receiver {
 
 fn service(receivers: Vec<Receiver>, state: Option<&Path>) -> Arc<Service> {
     let alerts = Config { receivers, ..Config::default() };
-    Arc::new(Service::new(Options { alerts, state: state.map(Path::to_owned), ..Options::plain() }, None, None))
+    Arc::new(Service::new(Options { alerts, state: state.map(Path::to_owned), ..fixture::options() }, None, None))
 }
 
 /// A snapshot at this second, with one chip at this temperature. The limit is 100 degrees.
