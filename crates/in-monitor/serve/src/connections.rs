@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use tokio::sync::Notify;
-
-use crate::lock;
+use ttmon_os::lock;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Holder {

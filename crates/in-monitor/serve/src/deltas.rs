@@ -5,15 +5,14 @@
 //! compared recursively; everything else is replaced as a whole. (No member is a list in one snapshot and an object in the next.)
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hyper::body::Bytes;
 use serde_json::{Map, Value};
+use ttmon_os::lock;
 
 use crate::access::Visibility;
 use crate::limits::READY_MAX;
-use crate::lock;
 
 /// The newest document of each visibility, and its difference to the previous one.
 #[derive(Debug, Default)]

@@ -11,10 +11,10 @@ use ttmon_collect::Departed;
 use ttmon_collect::ledgers::OpenLedger;
 use ttmon_collect::reads::boot_time;
 use ttmon_model::{Sample, Snapshot};
+use ttmon_os::lock;
 
 use crate::access::Visibility;
 use crate::limits::READY_MAX;
-use crate::lock;
 use crate::metrics::{Dialect, Scope};
 
 #[derive(Debug)]

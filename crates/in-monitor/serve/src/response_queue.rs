@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use hyper::body::Bytes;
 use tokio::sync::Semaphore;
+use ttmon_os::lock;
 
 use crate::access::Visibility;
 use crate::limits::{REQUESTS_PER_USER_MAX, RESPONSE_BYTES_MAX, RESPONSE_BYTES_PER_USER_MAX};
@@ -71,7 +72,7 @@ impl ResponseQueue {
     }
 
     fn user_turn(&self, user: Visibility) -> Arc<Semaphore> {
-        let mut turns = crate::lock(&self.user_turns);
+        let mut turns = lock(&self.user_turns);
         // Users without a request in progress are removed.
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(user).or_insert_with(|| Arc::new(Semaphore::new(1))))

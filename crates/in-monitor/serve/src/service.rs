@@ -11,6 +11,8 @@ use ttmon_collect::reads::boot_time;
 use ttmon_model::snapshot::State;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Cluster, Snapshot};
+use ttmon_os::lock;
+use ttmon_os::time::unix_nanos;
 
 use crate::Options;
 use crate::access::{RequestOrigin, Visibility};
@@ -23,7 +25,6 @@ use crate::limits::{
     RECORDER_STREAMS_MAX, RECORDER_STREAMS_PER_USER_MAX, RESPONSES_AT_ONCE, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN,
     STORE_RESPONSES_AT_ONCE, STREAMS_MAX, WARNING_SPAN,
 };
-use crate::lock;
 use crate::metrics::{self, Counters, Detail, Dialect, PageAddress, Scope, ServiceFigures};
 use crate::newest::{Form, Published};
 use crate::problem::Problem;
@@ -285,9 +286,7 @@ fn is_full(directory: &Path) -> bool {
 }
 
 pub(crate) fn now() -> UnixTime {
-    // A clock before 1970 shows 1970.
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    UnixTime(unix_nanos())
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, hash_map};
 use std::sync::{Arc, Mutex};
 
+use ttmon_os::lock;
+
 use crate::access::Visibility;
-use crate::lock;
 
 #[derive(Debug)]
 pub(crate) struct Shares {

@@ -212,6 +212,6 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Content> {
-        crate::lock(&self.content)
+        ttmon_os::lock(&self.content)
     }
 }
