@@ -5,6 +5,7 @@ use ttmon_model::limits::grouped;
 use ttmon_model::memory::Kind;
 use ttmon_model::units::size;
 
+use crate::chips::ChipName;
 use crate::run_summary::RunSummary;
 use crate::size::Limit;
 
@@ -96,13 +97,13 @@ fn grown_lines(run: &RunSummary) -> String {
 fn tight(run: &RunSummary, least: u64) -> Option<String> {
     let dram = BufferKind::Of(Kind::Dram);
     let found = run.tightest().into_iter().filter(|(kind, ..)| *kind == dram).min_by_key(|(_, tightest, _)| tightest.bytes);
-    let Some((_, tightest, places)) = found else {
+    let Some((_, tightest, chips)) = found else {
         return Some("--min-largest-free: the free blocks of no DRAM bank are known".to_owned());
     };
     (tightest.bytes < least).then(|| {
         format!(
             "--min-largest-free: the largest free DRAM block of a bank on {} was down to {} ({}), {} wanted",
-            run.names(places),
+            ChipName::list(chips),
             size(tightest.bytes),
             tightest.at,
             size(least)
@@ -112,26 +113,27 @@ fn tight(run: &RunSummary, least: u64) -> Option<String> {
 
 /// Returns a message for each chip whose peak is above a limit.
 fn above(run: &RunSummary, flag: &str, limit: Limit, kind: Kind) -> Vec<String> {
-    let chips = run.chips.iter().filter_map(|(place, chip)| Some((*place, chip.kinds.get(&BufferKind::Of(kind))?)));
+    let chips = run.chips.iter().filter_map(|(name, chip)| Some((*name, chip.kinds.get(&BufferKind::Of(kind))?)));
     chips
-        .filter_map(|(place, usage)| {
+        .filter_map(|(name, usage)| {
+            let name = ChipName::list(&[name]);
             // If the banks are unknown, the requested bytes are a lower bound of the allocated bytes.
             let peak = usage.peak_allocated.unwrap_or(usage.peak);
             let (most, limit_text) = match (limit, usage.limit()) {
                 (Limit::Bytes(most), _) => (most as f64, size(most)),
                 (Limit::Share(share), Some(capacity)) => (share * capacity as f64, format!("{:.0}% of {}", share * 100.0, size(capacity))),
                 (Limit::Share(_), None) => {
-                    return Some(format!("{flag}: the size of {} is unknown, so a share cannot be checked; give a size", run.name(place)));
+                    return Some(format!("{flag}: the size of {} is unknown, so a share cannot be checked; give a size", name));
                 }
             };
             if peak as f64 > most {
-                return Some(format!("{flag}: the peak on {} was {}, {limit_text} allowed", run.name(place), size(peak)));
+                return Some(format!("{flag}: the peak on {} was {}, {limit_text} allowed", name, size(peak)));
             }
             // Several allocators existed at once and their common peak is unknown, so the limit cannot be checked.
             (usage.is_at_least && usage.peak_at_most as f64 > most).then(|| {
                 format!(
                     "{flag}: several allocators held {} at once, together between {} and {}, {limit_text} allowed: cannot be checked",
-                    run.name(place),
+                    name,
                     size(peak),
                     size(usage.peak_at_most)
                 )

@@ -130,8 +130,8 @@ impl File<'_, '_> {
                 let name = if record.action == Action::Clash { "clash" } else { "out of memory" };
                 let mut args = self.args(record);
                 args["largest_free"] = record.free.into();
-                let time = self.time(record.time);
-                self.event(&json!({"ph": "i", "s": "p", "name": name, "cat": kind_name(record.kind), "pid": chip, "tid": 0, "ts": time, "args": args}))
+                let (time, kind) = (self.time(record.time), kind_name(record.kind));
+                self.event(&json!({"ph": "i", "s": "p", "name": name, "cat": kind, "pid": chip, "tid": 0, "ts": time, "args": args}))
             }
             Action::Mark => {
                 let time = self.time(record.time);

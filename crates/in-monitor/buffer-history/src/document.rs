@@ -14,7 +14,8 @@ use ttmon_model::stack::SourceLine;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Kind};
 
-use crate::trace::{Buffer, Chip, DrawnMemory, Owner, Trace};
+use crate::chips::Chip;
+use crate::trace::{Buffer, DrawnMemory, Owner, Trace};
 
 /// The note on a trace from a run report.
 pub const OF_REPORT: &str = "from a run report: only buffers that were never freed, and refused requests";
@@ -103,18 +104,9 @@ fn add_item(trace: &mut Trace, owners: &mut HashMap<u64, Owner>, time: u64, item
 
 /// Returns the chips: first the devices of this host, then the chips that only the program's ids identify.
 fn chips(item: &Value) -> Vec<Chip> {
-    let devices = item["devices"].as_array().into_iter().flatten().filter_map(Value::as_u64).map(device);
-    let unmapped = item["unmapped"].as_array().into_iter().flatten().filter_map(|id| id.as_str()?.parse::<u64>().ok()).map(unmapped);
+    let devices = item["devices"].as_array().into_iter().flatten().filter_map(Value::as_u64).map(Chip::device);
+    let unmapped = item["unmapped"].as_array().into_iter().flatten().filter_map(|id| id.as_str()?.parse::<u64>().ok()).map(Chip::unmapped);
     devices.chain(unmapped).collect()
-}
-
-fn device(number: u64) -> Chip {
-    Chip { id: number, number, name: format!("device {number}") }
-}
-
-fn unmapped(number: u64) -> Chip {
-    // The complement avoids a conflict with the ids of devices.
-    Chip { id: !number, number, name: format!("chip {number}") }
 }
 
 fn kind(name: &str) -> Option<BufferKind> {
@@ -232,7 +224,7 @@ fn memory(trace: &mut Trace, allocator: &Allocator, kind: BufferKind) -> Option<
         let first = banks.table.first().map_or((0, 0), |block| (block.address, banks.bank_bytes));
         Some((u32::try_from(banks.banks).ok().filter(|count| *count > 0)?, first.0, first.1))
     });
-    let devices = allocator.devices.iter().map(|DeviceId(id)| device((*id).into()));
-    let chips: Vec<Chip> = devices.chain(allocator.unmapped.iter().map(|id| unmapped(*id))).collect();
+    let devices = allocator.devices.iter().map(|DeviceId(id)| Chip::device((*id).into()));
+    let chips: Vec<Chip> = devices.chain(allocator.unmapped.iter().map(|id| Chip::unmapped(*id))).collect();
     trace.memory(&chips, kind, banks)
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use ttmon_ledger_reader::{Event, EventCursor, Lines, LiveEvents, NewEvents, Op, ReadError, Region, Tags};
 use ttmon_model::Kind;
 use ttmon_model::event::Refused;
-use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRefusal};
+use ttmon_model::ledger::{BufferKind, Ledger, LedgerRefusal};
 
-use crate::trace::{Buffer, Chip, DrawnMemory, Owner, Trace};
+use crate::chips::Chip;
+use crate::trace::{Buffer, DrawnMemory, Owner, Trace};
 
 /// A ledger that is followed.
 #[derive(Debug)]
@@ -109,7 +110,7 @@ impl LedgerFeed {
 
     fn find_memories(&mut self, trace: &mut Trace, ledger: &Ledger) {
         for allocator in &ledger.allocators {
-            let chips = chips(allocator, ledger.is_mock);
+            let chips = Chip::of_allocator(allocator, ledger.is_mock);
             for kind in Kind::BANKED.map(BufferKind::Of) {
                 let geometry = allocator.geometry_of(kind);
                 if geometry.is_none() && !allocator.rows.iter().any(|row| row.kind == kind) {
@@ -152,12 +153,4 @@ pub enum FeedError {
 fn is_drawn(event: &Event) -> bool {
     let is_of_buffer = matches!(event.op, Op::Alloc | Op::Free | Op::FreeAll | Op::UnlistedAlloc | Op::UnlistedFree | Op::Failed);
     is_of_buffer && event.kind.is_banked()
-}
-
-fn chips(allocator: &LedgerAllocator, is_mock: bool) -> Vec<Chip> {
-    let word = if is_mock { "simulated chip" } else { "chip" };
-    let chip = |number: u64, unique: Option<u64>| Chip { id: unique.unwrap_or(number), number, name: format!("{word} {number}") };
-    let of = |one: &LedgerChip| chip(one.metal_id.unwrap_or(allocator.given_id).into(), one.unique_id);
-    let chips: Vec<Chip> = allocator.chips.iter().map(of).collect();
-    if chips.is_empty() { vec![chip(allocator.given_id.into(), None)] } else { chips }
 }

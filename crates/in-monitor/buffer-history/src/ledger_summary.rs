@@ -8,6 +8,7 @@ use ttmon_model::phase::{HostMemory, Phase, Point, Tightest, UnsafeTrace};
 use ttmon_model::stack::SourceLine;
 
 use crate::History;
+use crate::chips::ChipName;
 
 /// One ledger, read for the last time.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct LedgerSummary {
     pub is_running: bool,
     /// The ledger. Its rows have the buffers at the peak and at the end.
     pub ledger: Ledger,
+    /// The chips of each allocator. [`crate::RunSummary::new`] finds them.
+    pub chips: Vec<Vec<ChipName>>,
     /// The largest buffers that were not freed, largest first.
     pub left: Vec<Buffer>,
     /// Refused requests.
@@ -50,6 +53,7 @@ impl LedgerSummary {
             pid: pid.unwrap_or(identity.pid),
             program: identity.program.clone(),
             is_running,
+            chips: Vec::new(),
             left,
             refusals: refused
                 .map(|refused| LedgerRefusal { refusal: history.complete(refused.event, refused.refusal), ..refused })
@@ -67,6 +71,11 @@ impl LedgerSummary {
     /// Returns whether no event was lost and the figures agree with the allocators' own.
     pub fn is_exact(&self) -> bool {
         self.ledger.is_exact && self.ledger.allocators.iter().all(|allocator| !allocator.self_check.is_inexact)
+    }
+
+    /// Returns the chips of a buffer.
+    pub(crate) fn chips_of(&self, buffer: &Buffer) -> Option<&[ChipName]> {
+        self.chips.get(usize::from(buffer.allocator)).map(Vec::as_slice)
     }
 
     /// Returns start and end of an allocator's lifetime, in nanoseconds since 1970.

@@ -11,8 +11,10 @@ use ttmon_model::phase::{Point, Tightest};
 use ttmon_model::room::HeldByLine;
 use ttmon_model::units::{Unit, UnixTime};
 
+use crate::chips::ChipName;
 use crate::ledger_summary::LedgerSummary;
-use crate::run_summary::{ChipName, ChipUsage, CommandEnd, KindUsage, Leftover, Overhead, RunSummary};
+use crate::run_summary::{CommandEnd, Leftover, Overhead, RunSummary};
+use crate::usage::{ChipUsage, KindUsage};
 use phases::{host_json, phase_json, trace_json};
 
 /// Version of this document. Keys are added, but never renamed.
@@ -34,7 +36,7 @@ impl RunSummary {
         let refusals = self.refusals();
         let refused = |what| {
             let of_type = refusals.iter().filter(|(refused, _)| refused.refusal.what == what);
-            of_type.map(|(refused, places)| self.refusal(refused, places)).collect::<Vec<_>>()
+            of_type.map(|(refused, chips)| self.refusal(refused, chips)).collect::<Vec<_>>()
         };
         let left = |is_cached| self.left(is_cached).iter().map(|leftover| self.buffer(leftover)).collect::<Vec<_>>();
         let growth_by_line = self.growth_by_line();
@@ -57,8 +59,8 @@ impl RunSummary {
             "missing": missing,
             "coverage": coverage(self.summaries.iter().flat_map(|summary| &summary.ledger.coverage)),
             "processes": self.summaries.iter().map(process).collect::<Vec<_>>(),
-            "devices": self.chips.iter().map(|(place, chip)| self.device(*place, chip)).collect::<Vec<_>>(),
-            "peak_set": self.chips.iter().flat_map(|(place, chip)| self.peak_set(*place, chip)).collect::<Vec<_>>(),
+            "devices": self.chips.iter().map(|(name, chip)| self.device(*name, chip)).collect::<Vec<_>>(),
+            "peak_set": self.chips.iter().flat_map(|(name, chip)| peak_set(*name, chip)).collect::<Vec<_>>(),
             "leaks": left(false),
             "leaked": count_and_bytes(self.leaked()),
             "cache": left(true),
@@ -69,7 +71,7 @@ impl RunSummary {
             "clashes": refused(Refused::Clash),
             "by_line": self.by_line(),
             "smallest_largest_free":
-                self.tightest().into_iter().map(|(kind, tightest, places)| self.tight(kind, tightest, places)).collect::<Vec<_>>(),
+                self.tightest().into_iter().map(|(kind, tightest, chips)| self.tight(kind, tightest, chips)).collect::<Vec<_>>(),
             "phases": self.of_each(|summary| &summary.phases, phase_json),
             "trace_unsafe": self.of_each(|summary| &summary.unsafe_traces, trace_json),
             "host_rss": self.host_rss().map(host_json),
@@ -85,19 +87,10 @@ impl RunSummary {
             .collect()
     }
 
-    /// Returns the name of a chip: the id of the device, or the id that the program uses. That may have more digits than a JSON number can
-    /// represent.
-    fn chip_name(&self, place: ChipName) -> Value {
-        match place {
-            ChipName::Device(id) => id.0.into(),
-            ChipName::Unmapped(id) => self.given(id).to_string().into(),
-        }
-    }
-
-    fn device(&self, place: ChipName, chip: &ChipUsage) -> Value {
-        let key = if let ChipName::Device(_) = place { "id" } else { "unmapped" };
+    fn device(&self, name: ChipName, chip: &ChipUsage) -> Value {
+        let key = if let ChipName::Device(_) = name { "id" } else { "unmapped" };
         json!({
-            key: self.chip_name(place),
+            key: chip_json(name),
             "kinds": chip.kinds.iter().map(|(kind, usage)| (kind.name().to_owned(), self.kind(*kind, usage))).collect::<Map<_, _>>(),
             "leaked": count_and_bytes(chip.leaked),
             "cached": count_and_bytes(chip.cached),
@@ -118,37 +111,21 @@ impl RunSummary {
         })
     }
 
-    fn peak_set(&self, place: ChipName, chip: &ChipUsage) -> Vec<Value> {
-        let groups = chip.kinds.iter().flat_map(|(kind, usage)| usage.groups.iter().map(move |group| (kind, group)));
-        let document = |(kind, group): (&BufferKind, &PeakGroup)| {
-            json!({
-                "device": self.chip_name(place),
-                "kind": kind.name(),
-                "tag": group.tag.as_deref(),
-                "op": group.operation.as_deref(),
-                "line": line_json(group.line.as_deref()),
-                "bytes": group.bytes,
-                "count": group.count,
-            })
-        };
-        groups.map(document).collect()
-    }
-
     /// Returns the peaks of each chip and kind, grouped only by line.
     fn by_line(&self) -> Vec<Value> {
         let mut lists = Vec::new();
-        for (place, chip) in &self.chips {
+        for (name, chip) in &self.chips {
             for (kind, usage) in &chip.kinds {
                 let lines = HeldByLine::collect(usage.groups.iter().map(|group| (group.line.as_ref(), group.count, group.bytes)));
                 if lines.iter().any(|held| held.line.is_some()) {
-                    lists.push(json!({"device": self.chip_name(*place), "kind": kind.name(), "lines": held_json(&lines)}));
+                    lists.push(json!({"device": chip_json(*name), "kind": kind.name(), "lines": held_json(&lines)}));
                 }
             }
         }
         lists
     }
 
-    fn buffer(&self, Leftover { summary, left, places }: &Leftover<'_>) -> Value {
+    fn buffer(&self, Leftover { summary, left, chips }: &Leftover<'_>) -> Value {
         let allocator = summary.ledger.allocators.get(usize::from(left.allocator));
         let banks = allocator.and_then(|allocator| allocator.geometry_of(left.kind)).map(|geometry| geometry.banks);
         json!({
@@ -162,8 +139,8 @@ impl RunSummary {
             "page_size": left.page_size,
             "layout": left.layout.map(BufferLayout::name),
             "cores": left.cores,
-            "devices": devices_of(places),
-            "unmapped": self.unmapped_of(places),
+            "devices": devices_of(chips),
+            "unmapped": unmapped_of(chips),
             "refs": left.refs,
             "age_s": seconds_between(left.time.0, self.span.1),
             "tag": left.tag.as_deref(),
@@ -172,19 +149,19 @@ impl RunSummary {
         })
     }
 
-    fn refusal(&self, LedgerRefusal { refusal, time, tag, .. }: &LedgerRefusal, places: &[ChipName]) -> Value {
-        let mut document = refusal_json(refusal, &self.names(places));
+    fn refusal(&self, LedgerRefusal { refusal, time, tag, .. }: &LedgerRefusal, chips: &[ChipName]) -> Value {
+        let mut document = refusal_json(refusal, &ChipName::list(chips));
         document.insert("time_s".to_owned(), self.seconds(time.0).into());
         document.insert("kind".to_owned(), refusal.kind.name().into());
-        document.insert("devices".to_owned(), devices_of(places).into());
-        document.insert("unmapped".to_owned(), self.unmapped_of(places).into());
+        document.insert("devices".to_owned(), devices_of(chips).into());
+        document.insert("unmapped".to_owned(), unmapped_of(chips).into());
         document.insert("asked".to_owned(), refusal.size.into());
         document.insert("tag".to_owned(), tag.clone().into());
         document.insert("line".to_owned(), line_json(refusal.line.as_deref()));
         document.into()
     }
 
-    fn tight(&self, kind: BufferKind, tightest: &Tightest, places: &[ChipName]) -> Value {
+    fn tight(&self, kind: BufferKind, tightest: &Tightest, chips: &[ChipName]) -> Value {
         json!({
             "kind": kind.name(),
             "bytes": tightest.bytes,
@@ -192,16 +169,9 @@ impl RunSummary {
             "at": tightest.at.name(),
             "phase": if let Point::Phase(name) = &tightest.at { Some(name) } else { None },
             "points": tightest.points,
-            "devices": devices_of(places),
-            "unmapped": self.unmapped_of(places),
+            "devices": devices_of(chips),
+            "unmapped": unmapped_of(chips),
         })
-    }
-
-    fn unmapped_of(&self, places: &[ChipName]) -> Vec<String> {
-        places
-            .iter()
-            .filter_map(|place| if let ChipName::Unmapped(id) = place { Some(self.given(*id).to_string()) } else { None })
-            .collect()
     }
 
     /// Returns the seconds since the start of the command.
@@ -210,8 +180,36 @@ impl RunSummary {
     }
 }
 
-fn devices_of(places: &[ChipName]) -> Vec<u32> {
-    places.iter().filter_map(|place| if let ChipName::Device(id) = place { Some(id.0) } else { None }).collect()
+fn peak_set(name: ChipName, chip: &ChipUsage) -> Vec<Value> {
+    let groups = chip.kinds.iter().flat_map(|(kind, usage)| usage.groups.iter().map(move |group| (kind, group)));
+    let document = |(kind, group): (&BufferKind, &PeakGroup)| {
+        json!({
+            "device": chip_json(name),
+            "kind": kind.name(),
+            "tag": group.tag.as_deref(),
+            "op": group.operation.as_deref(),
+            "line": line_json(group.line.as_deref()),
+            "bytes": group.bytes,
+            "count": group.count,
+        })
+    };
+    groups.map(document).collect()
+}
+
+/// Returns the id of a device, or the number of another chip. That may have more digits than a JSON number can represent.
+fn chip_json(name: ChipName) -> Value {
+    match name {
+        ChipName::Device(id) => id.0.into(),
+        ChipName::Unmapped { number, .. } => number.to_string().into(),
+    }
+}
+
+fn devices_of(chips: &[ChipName]) -> Vec<Value> {
+    chips.iter().filter(|chip| matches!(chip, ChipName::Device(_))).map(|chip| chip_json(*chip)).collect()
+}
+
+fn unmapped_of(chips: &[ChipName]) -> Vec<Value> {
+    chips.iter().filter(|chip| matches!(chip, ChipName::Unmapped { .. })).map(|chip| chip_json(*chip)).collect()
 }
 
 fn process(summary: &LedgerSummary) -> Value {

@@ -1,34 +1,20 @@
-//! The use of device memory by a command, over all its processes: by device and kind, with the buffers at the peaks and those that were not
-//! freed.
+//! The use of device memory by a command, over all its processes: its chips, leftovers, refusals and checks of completeness.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ttmon_ledger_reader::COST_ONE_IN;
+use ttmon_model::Sample;
 use ttmon_model::groups::changes;
-use ttmon_model::identity::ranges;
-use ttmon_model::ledger::{
-    Buffer, BufferKind, HookFeature, LedgerAllocator, LedgerChip, LedgerRefusal, LedgerRow, LedgerShared, LedgerSharedPeak, LedgerWriter,
-    PeakGroup,
-};
+use ttmon_model::ledger::{Buffer, BufferKind, HookFeature, LedgerAllocator, LedgerRefusal, LedgerRow};
 use ttmon_model::limits::grouped;
 use ttmon_model::phase::{HostMemory, Tightest};
 use ttmon_model::stack::SourceLine;
-use ttmon_model::{DeviceId, Sample, Snapshot};
 
+use crate::chips::{ChipName, name_chips};
 use crate::ledger_summary::LedgerSummary;
-use crate::names::{self, Names};
-
-/// A chip: a device of this machine, or an identity, which is the unique id if known. Programs use a shorter id for the chip, which is the
-/// one to [show](RunSummary::given).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ChipName {
-    /// A device of this machine.
-    Device(DeviceId),
-    /// The identity of a chip that is not a device of this machine.
-    Unmapped(u64),
-}
+use crate::usage::{ChipUsage, add, chip_usage};
 
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,15 +36,12 @@ pub struct RunSummary {
     pub span: (u64, u64),
     /// The summaries of its ledgers.
     pub summaries: Vec<LedgerSummary>,
-    /// The chips of the allocators of each ledger, in the order of the allocators.
-    pub places: Vec<Vec<Vec<ChipName>>>,
     /// Number of ledgers that could not be read.
     pub unread: u64,
     /// Whether a process of another user sent a ledger.
     pub has_foreign_ledgers: bool,
     /// The memory of each chip.
     pub chips: BTreeMap<ChipName, ChipUsage>,
-    names: Names,
     /// Why the program could not be tracked, if known.
     pub untracked: Option<&'static str>,
 }
@@ -79,63 +62,6 @@ pub struct Overhead {
 /// Minimum number of measured calls. Fewer are not representative.
 const MEASURED_MIN: u64 = 8;
 
-/// Maximum length of a list of chips, in characters.
-const LIST_COLUMNS: usize = 40;
-
-/// The memory of one chip.
-#[derive(Clone, Debug, Default)]
-pub struct ChipUsage {
-    /// The memory of each kind.
-    pub kinds: BTreeMap<BufferKind, KindUsage>,
-    /// Buffers that were not freed: count and bytes.
-    pub leaked: (u64, u64),
-    /// Buffers of the program cache that were not freed: count and bytes.
-    pub cached: (u64, u64),
-}
-
-/// One kind of memory on one chip.
-#[derive(Clone, Debug, Default)]
-pub struct KindUsage {
-    /// Highest live bytes, as requested.
-    pub peak: u64,
-    /// Time of the peak, in nanoseconds since 1970.
-    pub peak_time: u64,
-    /// Highest live bytes, as allocated, if the banks are known.
-    pub peak_allocated: Option<u64>,
-    /// Live bytes when the allocator was closed, or when the process ended.
-    pub at_end: u64,
-    /// Live bytes when a process ended, as requested and as allocated. The peak is at least this high.
-    live: (u64, u64),
-    /// The sum of the peaks of all allocators, which is an upper bound for their common peak.
-    pub peak_at_most: u64,
-    /// The allocator's limit.
-    capacity: Option<u64>,
-    /// The capacity of the chip.
-    total: Option<u64>,
-    /// The live buffers at the peak.
-    pub groups: Vec<PeakGroup>,
-    /// Whether several allocators held memory at the same time and their total was not recorded. The peak of the total may be higher than
-    /// the peak of each allocator.
-    pub is_at_least: bool,
-    lifetimes: Vec<Lifetime>,
-}
-
-/// The lifetime of an allocator.
-#[derive(Clone, Copy, Debug)]
-struct Lifetime {
-    span: (u64, u64),
-    /// The ledger and the origin, if the ledger records the total of all allocators of that origin on the chip.
-    sharing: Option<(usize, LedgerWriter)>,
-}
-
-impl Lifetime {
-    /// Returns whether the two lifetimes overlap and the total of both allocators was not recorded.
-    fn hides(&self, other: &Self) -> bool {
-        let is_noted = self.sharing.is_some() && self.sharing == other.sharing;
-        !is_noted && other.span.0 < self.span.1 && self.span.0 < other.span.1
-    }
-}
-
 /// A buffer that was not freed, with its chips.
 #[derive(Debug)]
 pub struct Leftover<'a> {
@@ -144,76 +70,26 @@ pub struct Leftover<'a> {
     /// The buffer.
     pub left: &'a Buffer,
     /// The chips.
-    pub places: &'a [ChipName],
+    pub chips: &'a [ChipName],
 }
 
 impl RunSummary {
     /// Combines the summaries, and maps their chips to the devices of the machine.
-    pub fn new(command: Vec<String>, end: CommandEnd, span: (u64, u64), summaries: Vec<LedgerSummary>, machine: Option<&Sample>) -> Self {
-        let places = names::places(&summaries, machine);
-        let snapshot = machine.map(|sample| Snapshot::derive(sample, None));
-        let mut chips: BTreeMap<ChipName, ChipUsage> = BTreeMap::new();
-        for (number, (summary, places)) in summaries.iter().zip(&places).enumerate() {
-            // The bytes of one process at its end were live at the same time. The bytes of other processes may have been live at another
-            // time.
-            chips.values_mut().flat_map(|chip| chip.kinds.values_mut()).for_each(|usage| usage.live = (0, 0));
-            for (allocator, places) in summary.ledger.allocators.iter().zip(places) {
-                for (at, place) in places.iter().enumerate() {
-                    let shared = chip_at(allocator, places, at).and_then(|chip| summary.ledger.shared_on(chip, allocator.origin));
-                    let chip = chips.entry(*place).or_default();
-                    let life = Lifetime { span: summary.lifetime(allocator), sharing: shared.map(|_| (number, allocator.origin)) };
-                    for row in &allocator.rows {
-                        chip.add(allocator, row, life, shared, total(snapshot.as_ref(), *place, row.kind));
-                    }
-                }
-            }
-        }
-        for (summary, places) in summaries.iter().zip(&places) {
-            raise_to_leftovers(&mut chips, summary, places);
-        }
-        let names = Names::of(&summaries);
-        Self { command, end, span, summaries, places, unread: 0, has_foreign_ledgers: false, chips, names, untracked: None }
-    }
-
-    /// Returns the name of a chip: `device 0`, `simulated chip 0`, or the id that the program uses.
-    pub fn name(&self, place: ChipName) -> String {
-        self.names(&[place])
-    }
-
-    /// Returns the id that the program uses for a chip that is not a device of this machine.
-    pub fn given(&self, id: u64) -> u64 {
-        self.names.given(id)
-    }
-
-    /// Returns the names of chips: `device 0`, `devices 0-3`, `simulated chips 0,1`, `chips 7,8`.
-    pub fn names(&self, places: &[ChipName]) -> String {
-        let mut devices: Vec<DeviceId> = Vec::new();
-        let (mut mock, mut others): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-        for place in places {
-            match place {
-                ChipName::Device(id) => devices.push(*id),
-                ChipName::Unmapped(id) if self.names.is_mock(*id) => mock.push(self.given(*id).to_string()),
-                ChipName::Unmapped(id) => others.push(self.given(*id).to_string()),
-            }
-        }
-        // These texts have only digits and commas.
-        let list = |names: &[String]| match names.join(",") {
-            long if long.len() > LIST_COLUMNS => format!("{}...", &long[..LIST_COLUMNS - 3]),
-            short => short,
-        };
-        let lists = [
-            ("device", devices.len(), ranges(devices.iter().copied())),
-            ("simulated chip", mock.len(), list(&mock)),
-            ("chip", others.len(), list(&others)),
-        ];
-        let lists = lists.iter().filter(|(_, count, _)| *count > 0);
-        let texts: Vec<String> = lists.map(|(what, count, list)| format!("{what}{} {list}", if *count == 1 { "" } else { "s" })).collect();
-        if texts.is_empty() { "an unknown device".to_owned() } else { texts.join(" and ") }
+    pub fn new(
+        command: Vec<String>,
+        end: CommandEnd,
+        span: (u64, u64),
+        mut summaries: Vec<LedgerSummary>,
+        machine: Option<&Sample>,
+    ) -> Self {
+        name_chips(&mut summaries, machine);
+        let chips = chip_usage(&summaries, machine);
+        Self { command, end, span, summaries, unread: 0, has_foreign_ledgers: false, chips, untracked: None }
     }
 
     /// Returns whether a chip is neither a device of this machine nor a simulated chip.
     pub fn has_unknown_chips(&self) -> bool {
-        self.chips.keys().any(|place| if let ChipName::Unmapped(id) = place { !self.names.is_mock(*id) } else { false })
+        self.chips.keys().any(|chip| matches!(chip, ChipName::Unmapped { is_mock: false, .. }))
     }
 
     /// Returns whether nothing is known about the command.
@@ -258,10 +134,8 @@ impl RunSummary {
 
     /// Returns every row with its allocator and its chips.
     fn rows(&self) -> impl Iterator<Item = (&LedgerAllocator, &LedgerRow, &[ChipName])> {
-        self.summaries.iter().zip(&self.places).flat_map(|(summary, places)| {
-            let allocators = summary.ledger.allocators.iter().zip(places);
-            allocators.flat_map(|(allocator, places)| allocator.rows.iter().map(move |row| (allocator, row, places.as_slice())))
-        })
+        let allocators = self.summaries.iter().flat_map(|summary| summary.ledger.allocators.iter().zip(&summary.chips));
+        allocators.flat_map(|(allocator, chips)| allocator.rows.iter().map(move |row| (allocator, row, chips.as_slice())))
     }
 
     /// Returns the rows of kinds that a program can leak.
@@ -271,13 +145,10 @@ impl RunSummary {
 
     /// Returns the buffers that were not freed, largest first: those of the program cache if `is_cached`, else all others.
     pub fn left(&self, is_cached: bool) -> Vec<Leftover<'_>> {
-        let summaries = self.summaries.iter().zip(&self.places);
-        let mut left: Vec<Leftover<'_>> = summaries
-            .flat_map(|(summary, places)| {
-                let ours = summary.left.iter().filter(move |left| left.is_cached == is_cached && left.kind.is_banked());
-                ours.filter_map(move |left| Some(Leftover { summary, left, places: places.get(usize::from(left.allocator))? }))
-            })
-            .collect();
+        let all = self.summaries.iter().flat_map(|summary| summary.left.iter().map(move |left| (summary, left)));
+        let wanted = all.filter(|(_, left)| left.is_cached == is_cached && left.kind.is_banked());
+        let with_chips = wanted.filter_map(|(summary, left)| Some(Leftover { summary, left, chips: summary.chips_of(left)? }));
+        let mut left: Vec<Leftover<'_>> = with_chips.collect();
         left.sort_by_key(|leftover| (Reverse(leftover.left.size), leftover.summary.pid, leftover.left.address));
         left
     }
@@ -285,16 +156,16 @@ impl RunSummary {
     /// Returns the count and bytes of buffers that were not freed, without those of the program cache. A buffer of a mesh is on each of its
     /// chips, but counts once.
     pub fn leaked(&self) -> (u64, u64) {
-        self.leaked_by_chips().iter().fold((0, 0), |sum, (_, (count, bytes))| (sum.0 + count, sum.1.saturating_add(*bytes)))
+        self.leaked_by_chips().into_iter().fold((0, 0), |sum, (_, leaked)| add(sum, leaked))
     }
 
     /// Returns the same sums by the chips of the buffers, most bytes first.
     pub fn leaked_by_chips(&self) -> Vec<(&[ChipName], (u64, u64))> {
         let mut groups: BTreeMap<&[ChipName], (u64, u64)> = BTreeMap::new();
-        for (_, row, places) in self.banked_rows() {
+        for (_, row, chips) in self.banked_rows() {
             let Some(leaked) = row.end.as_ref().map(|end| end.leaked).filter(|leaked| leaked.0 > 0) else { continue };
-            let group = groups.entry(places).or_default();
-            *group = (group.0 + leaked.0, group.1.saturating_add(leaked.1));
+            let group = groups.entry(chips).or_default();
+            *group = add(*group, leaked);
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.sort_by_key(|(_, (_, bytes))| Reverse(*bytes));
@@ -320,10 +191,10 @@ impl RunSummary {
     /// Returns the refused requests with their chips, in the order of time.
     pub fn refusals(&self) -> Vec<(&LedgerRefusal, &[ChipName])> {
         let mut refusals = Vec::new();
-        for (summary, places) in self.summaries.iter().zip(&self.places) {
+        for summary in &self.summaries {
             for refused in &summary.refusals {
                 let index = summary.ledger.allocators.iter().position(|allocator| allocator.slot == refused.slot);
-                refusals.push((refused, index.and_then(|index| places.get(index)).map_or(&[][..], Vec::as_slice)));
+                refusals.push((refused, index.and_then(|index| summary.chips.get(index)).map_or(&[][..], Vec::as_slice)));
             }
         }
         refusals.sort_by_key(|(refused, _)| refused.time);
@@ -333,9 +204,9 @@ impl RunSummary {
     /// Returns the smallest value of the largest free block of a bank for each row of a device, smallest first.
     pub fn tightest(&self) -> Vec<(BufferKind, &Tightest, &[ChipName])> {
         let mut found: Vec<(BufferKind, &Tightest, &[ChipName])> = Vec::new();
-        for (summary, places) in self.summaries.iter().zip(&self.places) {
+        for summary in &self.summaries {
             let banked = summary.tightest.iter().filter(|(_, kind, _)| kind.is_banked());
-            found.extend(banked.filter_map(|(index, kind, tightest)| Some((*kind, tightest, places.get(*index)?.as_slice()))));
+            found.extend(banked.filter_map(|(index, kind, tightest)| Some((*kind, tightest, summary.chips.get(*index)?.as_slice()))));
         }
         found.sort_by_key(|(kind, tightest, _)| (*kind, tightest.bytes));
         found
@@ -354,90 +225,4 @@ impl RunSummary {
         texts.dedup();
         texts
     }
-}
-
-impl KindUsage {
-    /// Returns the allocator's limit if known, else the capacity of the chip.
-    pub fn limit(&self) -> Option<u64> {
-        self.capacity.or(self.total)
-    }
-
-    /// Raises the peak to the common peak of several allocators, if that is higher. The buffers at that peak are unknown.
-    fn raise(&mut self, together: LedgerSharedPeak, has_banks: bool) {
-        if together.used > self.peak {
-            (self.peak, self.peak_time) = (together.used, together.time.0);
-            self.groups.clear();
-        }
-        if has_banks {
-            self.peak_allocated = self.peak_allocated.max(Some(together.allocated));
-        }
-    }
-}
-
-impl ChipUsage {
-    fn add(&mut self, allocator: &LedgerAllocator, row: &LedgerRow, life: Lifetime, shared: Option<&LedgerShared>, total: Option<u64>) {
-        let usage = self.kinds.entry(row.kind).or_default();
-        let has_banks = row.capacity.is_some();
-        (usage.capacity, usage.total) = (usage.capacity.max(row.capacity), total);
-        usage.at_end = usage.at_end.saturating_add(row.at_end(allocator));
-        usage.live.0 = usage.live.0.saturating_add(row.used);
-        usage.live.1 = usage.live.1.saturating_add(row.allocated.unwrap_or(row.used));
-        usage.peak_at_most = usage.peak_at_most.saturating_add(if has_banks { row.peak_allocated } else { row.peak });
-        if has_banks {
-            usage.peak_allocated = usage.peak_allocated.max(Some(row.peak_allocated)).max(Some(usage.live.1));
-        }
-        if row.peak > 0 {
-            usage.is_at_least |= usage.lifetimes.iter().any(|other| life.hides(other));
-            usage.lifetimes.push(life);
-        }
-        let Some(end) = &row.end else { return };
-        if row.peak > usage.peak {
-            (usage.peak, usage.peak_time) = (row.peak, row.peak_time.0);
-            usage.groups.clone_from(&end.at_peak);
-        }
-        if let (Some(shared), BufferKind::Of(kind)) = (shared, row.kind) {
-            usage.raise(shared.peaks[kind], has_banks);
-        }
-        usage.peak = usage.peak.max(usage.live.0);
-        if row.kind.is_banked() {
-            self.leaked = (self.leaked.0 + end.leaked.0, self.leaked.1.saturating_add(end.leaked.1));
-            self.cached = (self.cached.0 + end.cached.0, self.cached.1.saturating_add(end.cached.1));
-        }
-    }
-}
-
-/// Raises the peak to the bytes that were not freed. At the end of an allocator, all buffers that were allocated before and never freed
-/// were live, so the peak is at least their sum. This matters only if several allocators share a chip.
-fn raise_to_leftovers(chips: &mut BTreeMap<ChipName, ChipUsage>, summary: &LedgerSummary, places: &[Vec<ChipName>]) {
-    let mut left: BTreeMap<(ChipName, BufferKind), Vec<&Buffer>> = BTreeMap::new();
-    for leftover in &summary.left {
-        for place in places.get(usize::from(leftover.allocator)).into_iter().flatten() {
-            left.entry((*place, leftover.kind)).or_default().push(leftover);
-        }
-    }
-    let allocator_of = |leftover: &Buffer| summary.ledger.allocators.get(usize::from(leftover.allocator));
-    let end_of = |leftover: &Buffer| allocator_of(leftover).map_or(0, |allocator| summary.lifetime(allocator).1);
-    for ((place, kind), left) in left {
-        let Some(usage) = chips.get_mut(&place).and_then(|chip| chip.kinds.get_mut(&kind)).filter(|usage| usage.is_at_least) else {
-            continue;
-        };
-        for moment in left.iter().map(|leftover| end_of(leftover)).collect::<BTreeSet<u64>>() {
-            let there = left.iter().filter(|leftover| leftover.time.0 <= moment && end_of(leftover) >= moment);
-            usage.peak = usage.peak.max(there.map(|leftover| leftover.size).fold(0, u64::saturating_add));
-        }
-    }
-}
-
-/// Returns the capacity of a chip for a kind, if known.
-fn total(snapshot: Option<&Snapshot>, place: ChipName, kind: BufferKind) -> Option<u64> {
-    let (ChipName::Device(id), BufferKind::Of(kind)) = (place, kind) else { return None };
-    snapshot?.device(id)?.memory.kinds[kind].total.ok()
-}
-
-/// Returns the chip of an allocator at index `at` of its places. Places are in the order of the chips, unless only some of the chips are
-/// devices.
-fn chip_at<'a>(allocator: &'a LedgerAllocator, places: &[ChipName], at: usize) -> Option<&'a LedgerChip> {
-    let are_devices = |place: &ChipName| matches!(place, ChipName::Device(_));
-    let is_in_order = places.len() == allocator.chips.len() && places.iter().all(|place| are_devices(place) == are_devices(&places[0]));
-    allocator.chips.get(at).filter(|_| is_in_order)
 }

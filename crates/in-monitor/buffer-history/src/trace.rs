@@ -8,31 +8,15 @@ use ttmon_model::Kind;
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::stack::SourceLine;
 
+use crate::addresses::{AddressGenerator, drawn_at};
+use crate::chips::Chip;
 use crate::spool::{Action, Record, Spool};
 
 /// Kinds of memory in a trace. The index is the stream number on the memory_viz page.
 pub(crate) const KINDS: [Kind; 4] = Kind::BANKED;
-/// Start of the addresses of L1, which is drawn after all of DRAM.
-const L1_START: u64 = 1 << 40;
-/// Buffers without a real address are drawn after all others. Each kind starts at a multiple of `1 << GENERATED_SHIFT`, from this one on.
-const GENERATED_START: u64 = 8;
-const GENERATED_SHIFT: u32 = 44;
-/// Maximum address. The viewers use doubles for addresses.
-const ADDRESS_MAX: u64 = 1 << 52;
 /// Maximum number of stored stacks and texts over all processes. Later ones are dropped.
 const STACKS_MAX: usize = 1 << 20;
 const TEXTS_MAX: usize = 1 << 20;
-
-/// A chip.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Chip {
-    /// The identity of the chip: its unique id, or the number that the program uses for it.
-    pub id: u64,
-    /// The number that the program uses for the chip.
-    pub number: u64,
-    /// The name in a viewer.
-    pub name: String,
-}
 
 /// A process, by its number in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,25 +72,6 @@ struct LiveKey {
     chips: u32,
     kind: u8,
     address: u64,
-}
-
-/// Generates addresses for buffers without one. The addresses of freed buffers are used again.
-#[derive(Debug, Default)]
-struct AddressGenerator {
-    next: u64,
-    free: HashMap<u64, Vec<u64>>,
-}
-
-impl AddressGenerator {
-    fn next_address(&mut self, kind: u8, size: u64) -> u64 {
-        if let Some(again) = self.free.get_mut(&size).and_then(Vec::pop) {
-            return again;
-        }
-        let start = (GENERATED_START + u64::from(kind)) << GENERATED_SHIFT;
-        let next = start.saturating_add(self.next).min(ADDRESS_MAX);
-        self.next = self.next.saturating_add(size);
-        next
-    }
 }
 
 #[derive(Debug)]
@@ -264,9 +229,8 @@ impl Trace {
     }
 
     fn push_free(&mut self, time: u64, record: Record) -> io::Result<()> {
-        let is_generated = record.address >> GENERATED_SHIFT >= GENERATED_START;
-        if let Some(generator) = self.generators.get_mut(usize::from(record.kind)).filter(|_| is_generated) {
-            generator.free.entry(record.size).or_default().push(record.address);
+        if let Some(generator) = self.generators.get_mut(usize::from(record.kind)) {
+            generator.free(record.address, record.size);
         }
         self.push(Record { action: Action::Free, time, ..record })
     }
@@ -422,13 +386,6 @@ impl Trace {
 
 fn key_of(owner: Owner, memory: DrawnMemory, address: u64) -> LiveKey {
     LiveKey { owner: owner.0, chips: memory.chips, kind: memory.kind, address }
-}
-
-/// Returns the address at which a buffer is drawn.
-fn drawn_at(kind: u8, address: u64) -> u64 {
-    let is_l1 = matches!(KINDS.get(usize::from(kind)), Some(Kind::L1 | Kind::L1Small));
-    let start = if is_l1 { L1_START } else { 0 };
-    start.saturating_add(address).min(ADDRESS_MAX)
 }
 
 fn number(index: usize) -> u32 {

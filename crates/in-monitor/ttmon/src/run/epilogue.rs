@@ -98,14 +98,14 @@ impl Writer<'_> {
     /// Formats one line for chips with equal figures, such as those of a mesh: `devices 0-31  DRAM peak ...`.
     fn chips(&self) -> Vec<String> {
         let mut alike: Vec<(String, Vec<ChipName>)> = Vec::new();
-        for (place, chip) in &self.run.chips {
+        for (name, chip) in &self.run.chips {
             let text = self.chip(chip);
             match alike.iter_mut().find(|(other, _)| *other == text) {
-                Some((_, places)) => places.push(*place),
-                None => alike.push((text, vec![*place])),
+                Some((_, chips)) => chips.push(*name),
+                None => alike.push((text, vec![*name])),
             }
         }
-        let names: Vec<String> = alike.iter().map(|(_, places)| self.run.names(places)).collect();
+        let names: Vec<String> = alike.iter().map(|(_, chips)| ChipName::list(chips)).collect();
         let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
         alike.iter().zip(names).map(|((text, _), name)| format!("  {name:width$}  {text}")).collect()
     }
@@ -135,11 +135,11 @@ impl Writer<'_> {
     fn peaks(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for kind in [Kind::Dram, Kind::L1] {
-            let chips = self.run.chips.iter().filter_map(|(place, chip)| Some((place, chip.kinds.get(&BufferKind::Of(kind))?)));
-            let highest = chips.filter(|(_, usage)| usage.peak > 0).max_by_key(|(place, usage)| (usage.peak, std::cmp::Reverse(**place)));
-            if let Some((place, usage)) = highest {
+            let chips = self.run.chips.iter().filter_map(|(name, chip)| Some((name, chip.kinds.get(&BufferKind::Of(kind))?)));
+            let highest = chips.filter(|(_, usage)| usage.peak > 0).max_by_key(|(name, usage)| (usage.peak, std::cmp::Reverse(**name)));
+            if let Some((name, usage)) = highest {
                 let groups = self.groups(&usage.groups, usage.peak);
-                let head = format!("  at the {} peak of {}:", kind.name().to_uppercase(), self.run.name(*place));
+                let head = format!("  at the {} peak of {}:", kind.name().to_uppercase(), ChipName::list(&[*name]));
                 if usage.groups.iter().any(|group| group.line.is_some()) {
                     lines.push(head);
                     lines.extend(groups.into_iter().map(|group| format!("    {group}")));
@@ -191,25 +191,25 @@ impl Writer<'_> {
     /// Lists the largest buffers that were never freed: one line per group of chips, the group with the most bytes first.
     fn leaks(&self) -> Vec<String> {
         let left = self.run.left(false);
-        let line = |(places, (count, _)): (&[ChipName], (u64, u64))| {
-            let here = left.iter().filter(|leftover| leftover.places == places);
+        let line = |(chips, (count, _)): (&[ChipName], (u64, u64))| {
+            let here = left.iter().filter(|leftover| leftover.chips == chips);
             if here.clone().any(|leftover| leftover.left.line().is_some()) {
-                return self.leaks_by_line(places, here, count);
+                return self.leaks_by_line(chips, here, count);
             }
             let mut parts: Vec<String> = here.take(LEFTOVERS).map(|leftover| self.leftover(leftover)).collect();
             let more = count.saturating_sub(parts.len() as u64);
             if more > 0 {
                 parts.push(if parts.is_empty() { buffers(more) } else { format!("{} more", grouped(more)) });
             }
-            vec![format!("  left at exit on {}:  {}", self.run.names(places), parts.join("   "))]
+            vec![format!("  left at exit on {}:  {}", ChipName::list(chips), parts.join("   "))]
         };
         self.run.leaked_by_chips().into_iter().flat_map(line).collect()
     }
 
     /// Lists the source lines that allocated most of the bytes that were never freed.
-    fn leaks_by_line<'a>(&self, places: &[ChipName], left: impl Iterator<Item = &'a Leftover<'a>>, count: u64) -> Vec<String> {
+    fn leaks_by_line<'a>(&self, chips: &[ChipName], left: impl Iterator<Item = &'a Leftover<'a>>, count: u64) -> Vec<String> {
         let sums = sums(left.map(|leftover| (leftover.left.line().map(AsRef::as_ref), (1, leftover.left.size))));
-        let mut lines = vec![format!("  left at exit on {}:", self.run.names(places))];
+        let mut lines = vec![format!("  left at exit on {}:", ChipName::list(chips))];
         let mut listed = 0;
         for (line, (several, bytes)) in sums.iter().take(LEFTOVERS) {
             listed += several;
@@ -244,9 +244,9 @@ impl Writer<'_> {
     fn refusals(&self) -> Vec<String> {
         let refusals = self.run.refusals();
         let mut lines: Vec<String> = Vec::new();
-        for (refused, places) in refusals.iter().take(REFUSALS) {
+        for (refused, chips) in refusals.iter().take(REFUSALS) {
             let refusal = &refused.refusal;
-            let words = refusal.words(&self.run.names(places));
+            let words = refusal.words(&ChipName::list(chips));
             lines.push(format!("  {}", self.style.clean(&cut(&words, 600))));
             let largest: Vec<String> = refusal.largest.iter().take(3).map(|large| self.large(large)).collect();
             if !largest.is_empty() {

@@ -56,6 +56,10 @@ fn run(machine: Option<&Sample>) -> RunSummary {
     RunSummary::new(command, CommandEnd::Exit(0), (opened - 41_500_000_000, opened + 92_500_000_000), vec![summary], machine)
 }
 
+fn unmapped(number: u64) -> ChipName {
+    ChipName::Unmapped { identity: number, number, is_mock: false }
+}
+
 fn lines(run: &RunSummary) -> Vec<String> {
     epilogue::lines(run, &Style::plain("0.1.0"), None)
 }
@@ -84,7 +88,7 @@ fn figures_stand_on_the_devices_of_the_machine() {
 #[test]
 fn without_a_machine_they_stand_under_the_programs_own_ids() {
     let run = run(None);
-    assert_eq!(run.chips.keys().copied().collect::<Vec<_>>(), [ChipName::Unmapped(0), ChipName::Unmapped(1)]);
+    assert_eq!(run.chips.keys().copied().collect::<Vec<_>>(), [0, 1].map(unmapped));
     let lines = lines(&run);
     assert!(
         lines[1].starts_with("  chips 0,1  DRAM peak 10.0GB of 12.0GB") && lines.last().unwrap().contains("no device here"),
@@ -153,8 +157,8 @@ fn numbers_of_different_chips_are_no_names() {
         summarized_on(unique_ids.map(|unique_id| Chip { metal_id: number.next().unwrap(), unique_id, flags: 0 }))
     });
     let run = RunSummary::new(vec!["x".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), summaries.into(), None);
-    assert_eq!(run.chips.keys().copied().collect::<Vec<_>>(), [70, 71, 72].map(ChipName::Unmapped));
-    assert_eq!(run.names(&[70, 71, 72].map(ChipName::Unmapped)), "chips 70,71,72");
+    assert_eq!(run.chips.keys().copied().collect::<Vec<_>>(), [70, 71, 72].map(unmapped));
+    assert_eq!(ChipName::list(&[70, 71, 72].map(unmapped)), "chips 70,71,72");
 }
 
 /// If the allocator does not give its capacity, a percentage is computed from the capacity of the device.
@@ -189,7 +193,7 @@ fn no_more_lines_than_a_screen_has() {
     for id in 2..60 {
         let mut other = chip.clone();
         other.leaked = (id, id << 20);
-        run.chips.insert(ChipName::Unmapped(id), other);
+        run.chips.insert(unmapped(id), other);
     }
     let lines = lines(&run);
     assert_eq!(lines.len(), 24);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ttmon_buffer_history::buffers;
+use ttmon_buffer_history::{ChipName, buffers};
 use ttmon_model::phase::{PHASE_KINDS, Phase};
 use ttmon_model::room::HeldByLine;
 use ttmon_print::size;
@@ -28,13 +28,13 @@ impl Writer<'_> {
         let mut lines = Vec::new();
         for kind in PHASE_KINDS {
             let found = self.run.tightest().into_iter().filter(|(of, ..)| of.name() == kind.name());
-            let Some((_, tightest, places)) = found.min_by_key(|(_, tightest, _)| tightest.bytes) else { continue };
+            let Some((_, tightest, chips)) = found.min_by_key(|(_, tightest, _)| tightest.bytes) else { continue };
             if tightest.points > 1 {
                 lines.push(format!(
                     "  largest free {} block of a bank: down to {} on {} at {} ({}; {} points compared)",
                     kind.name().to_uppercase(),
                     size(tightest.bytes),
-                    self.run.names(places),
+                    ChipName::list(chips),
                     clock(tightest.time.saturating_sub(self.run.span.0)),
                     self.style.clean(&tightest.at.to_string()),
                     tightest.points
