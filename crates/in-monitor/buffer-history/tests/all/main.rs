@@ -1,5 +1,9 @@
-//! What is found in the ledgers of a command when it ends.
-#![allow(missing_docs, reason = "tests")]
+//! Histories and summaries of ledgers, and traces.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod growth;
+mod history;
+mod hostile;
+mod ledger;
+mod trace;
 mod window;

@@ -1,7 +1,5 @@
 //! Checks the contents of a trace in the Chrome format. `python/tests/test_export.py` checks the other format.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -159,7 +157,8 @@ fn a_full_disk_is_an_error() {
     assert_eq!(chrome::write(&trace, &mut full).unwrap_err().kind(), std::io::ErrorKind::StorageFull);
 }
 
-const REPORT: &str = r#"{"schema": 1, "command": ["python3", "a\u001b.py"], "start_time": "1970-01-01T00:00:10Z", "duration_s": 5.0, "devices": [],
+const REPORT: &str = r#"{"schema": 1, "command": ["python3", "a\u001b.py"], "start_time": "1970-01-01T00:00:10Z", "duration_s": 5.0,
+  "devices": [],
   "leaks": [
     {"pid": 7, "kind": "dram", "address": "0x40", "size": 100, "per_bank": 32, "banks": 4, "devices": [2], "unmapped": [], "age_s": 1.0,
      "tag": "a\u0000b", "line": {"file": "/x/y.py", "line": 3, "function": "f"}},

@@ -1,12 +1,8 @@
 //! Histories of real ledgers, updated while the writer continues, and read afterwards.
 
-use std::fs::File;
-
 use ttmon_buffer_history::{GrowthSinceMark, History, growth_since_mark};
-use ttmon_ledger::layout::{Refused, WriterKind, kind};
-use ttmon_ledger::writer::{
-    AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Frame, Key, KindGeometry, Session, TraceStep, Writer,
-};
+use ttmon_ledger::layout::{Refused, kind};
+use ttmon_ledger::writer::{AllocatorId, Failure, Key, Session, TraceStep};
 use ttmon_ledger_reader::Region;
 use ttmon_model::Kind;
 use ttmon_model::event::Refusal;
@@ -14,53 +10,7 @@ use ttmon_model::groups::{GroupBy, GroupKey};
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::phase::Point;
 
-const BASE: u64 = 0x100;
-const BANK: u64 = 1000;
-
-fn writer() -> (Writer, AllocatorId, Region) {
-    let config = Config { kind: WriterKind::Hook, version: "1", clock: ClockChoice::Auto, machine: 7, on_created: None };
-    let writer = Writer::beside_others(config, 4096);
-    let mut kinds = [KindGeometry::default(); 6];
-    kinds[0] = KindGeometry { banks: 12, alignment: 1, bank_bytes: BANK, base: BASE };
-    kinds[1] = KindGeometry { banks: 64, alignment: 1, bank_bytes: 50_000, base: 60_000 };
-    kinds[2] = KindGeometry { banks: 64, alignment: 1, bank_bytes: 4096, base: 110_000 };
-    let chips = [Chip { metal_id: 0, unique_id: 0, flags: 0 }];
-    let spec = AllocatorSpec { given_id: 0, origin: 2, mesh: (1, 1), kinds, chips: &chips };
-    let id = writer.session().expect("session").open_allocator(&spec).expect("room");
-    let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("a ledger"))).expect("open");
-    (writer, id, Region::open(file).expect("a ledger"))
-}
-
-fn dram(allocator: AllocatorId, start: u64) -> Key {
-    Key { allocator, kind: kind::DRAM, address: BASE + start }
-}
-
-fn put_at(session: &mut Session<'_>, key: Key, per_bank: u32, line: u32) {
-    let code = session.code("/me/model.py", "forward", 1).expect("room");
-    let stack = session.add_stack(line.into(), &[Frame { code, line }], false);
-    session.insert(key, &Buffer { size: u64::from(per_bank) * 12, per_bank, stack, ..Buffer::default() }).expect("room");
-}
-
-fn put(session: &mut Session<'_>, allocator: AllocatorId, start: u64, per_bank: u32, line: u32) {
-    put_at(session, dram(allocator, start), per_bank, line);
-}
-
-fn refuse<'a>(allocator: AllocatorId, per_bank: u64, free: u64, largest: u64) -> Failure<'a> {
-    Failure {
-        what: Refused::OutOfMemory,
-        allocator,
-        kind: kind::DRAM,
-        size: per_bank * 12,
-        per_bank,
-        banks: 12,
-        free_per_bank: free,
-        largest_free_per_bank: largest,
-        tag: 0,
-        operation: 0,
-        stack: 0,
-        message: "",
-    }
-}
+use crate::ledger::{BANK, dram, put, put_at, refuse, writer};
 
 /// Writes so many events that the ring of the recorder is overwritten more than once.
 fn churn(session: &mut Session<'_>, allocator: AllocatorId) {
@@ -188,8 +138,8 @@ fn a_clash_names_the_buffers_in_the_way_and_the_lever() {
     put_at(&mut session, l1(100_000), 10_000, 7);
     put_at(&mut session, l1(90_000), 1_000, 8);
     put_at(&mut session, Key { allocator: id, kind: kind::L1_SMALL, address: 110_000 }, 1024, 9);
-    let message = "Statically allocated circular buffers in program 0 clash with L1 buffers on core range [0-0 - 7-7]. L1 buffer allocated at \
-                   90000 and static circular buffer region ends at 90192";
+    let message = "Statically allocated circular buffers in program 0 clash with L1 buffers on core range [0-0 - 7-7]. \
+                   L1 buffer allocated at 90000 and static circular buffer region ends at 90192";
     session.failed(&Failure { what: Refused::Clash, kind: kind::L1, message, ..refuse(id, 0, 0, 0) });
     drop(session);
     let found = &refusals(&region, &History::of(&region).expect("read"))[0];
