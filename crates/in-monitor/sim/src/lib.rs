@@ -50,6 +50,7 @@ mod kernel;
 mod region;
 mod static_processes;
 mod tree;
+mod write;
 
 mod clock;
 mod directory;

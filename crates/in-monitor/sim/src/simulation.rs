@@ -1,6 +1,5 @@
 //! The owner's side of a running simulated machine.
 
-use std::fmt;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -91,21 +90,12 @@ impl Drop for Simulation {
 }
 
 /// Why a simulated machine did not start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The spec describes an impossible machine.
+    #[error(transparent)]
     Spec(SpecError),
     /// The machine could not be started.
+    #[error("{0}")]
     Failed(String),
 }
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Spec(error) => error.fmt(f),
-            Self::Failed(why) => f.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}

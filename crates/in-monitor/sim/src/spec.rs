@@ -3,7 +3,9 @@
 //! This module checks the grammar. [`crate::Machine::new`] checks whether the machine can be built: the number of devices, and the device
 //! of each fault.
 
-use std::fmt;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 use ttmon_model::limits::DEVICES_MAX;
 use ttmon_model::units::Version;
@@ -195,26 +197,16 @@ fn fault(item: &str, value: &str) -> Result<Fault, SpecError> {
     Ok(Fault { kind, device, from_tick, until_tick })
 }
 
-fn number<T>(item: &str, digits: &str, range: std::ops::RangeInclusive<T>) -> Result<T, SpecError>
-where
-    T: std::str::FromStr + PartialOrd + fmt::Display,
-{
+fn number<T: FromStr + PartialOrd + Display>(item: &str, digits: &str, range: RangeInclusive<T>) -> Result<T, SpecError> {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.parse().ok().filter(|number| is_number && range.contains(number));
     number.ok_or_else(|| SpecError(format!("bad number in {item:?}; it may be {} to {}", range.start(), range.end())))
 }
 
 /// Why a spec is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct SpecError(pub(crate) String);
-
-impl fmt::Display for SpecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for SpecError {}
 
 #[cfg(test)]
 mod tests {
