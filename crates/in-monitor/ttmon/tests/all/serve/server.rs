@@ -349,9 +349,8 @@ pub(crate) fn hex(request: &Request) -> String {
     request.encode(Size::B144).as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Files in the state directory.
+/// The ledgers in the state directory. It also has the list of devices, and drafts of it while it is written.
 pub(crate) fn ledgers(server: &Server) -> Vec<String> {
     let entries = fs::read_dir(server.state()).unwrap().flatten();
-    // The state directory also has the list of devices, from the first sample on.
-    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|name| name != "devices").collect()
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|name| name.ends_with(".ledger")).collect()
 }
