@@ -1,8 +1,9 @@
 //! Formats output lines: one per event in the format of allocation_server_poc, or one JSON object. Pure.
 
-use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 use ttmon_model::ledger::BufferKind;
+use ttmon_model::units::UnixTime;
 use ttmon_model::{KernelType, Kind};
 
 /// The format of output lines.
@@ -68,133 +69,84 @@ pub(crate) fn kind_name(kind: BufferKind) -> &'static str {
 pub(crate) const CB: BufferKind = BufferKind::Of(Kind::Cb);
 pub(crate) const KERNEL: BufferKind = BufferKind::Of(Kind::Kernel);
 
+/// Appends the line of an event.
 pub(crate) fn event(out: &mut Vec<u8>, format: Format, line: &EventLine) {
-    match (format, line.kind) {
+    // Writing into memory does not fail.
+    let _ = match (format, line.kind) {
         (Format::Json, _) => json(out, line),
         (Format::Text, CB | KERNEL) => summed(out, line),
         (Format::Text, _) => buffer(out, line),
-    }
+    };
 }
 
-fn buffer(out: &mut Vec<u8>, line: &EventLine) {
-    let (sign, what) = match line.done {
-        Done::Allocated | Done::Replaced => ("✓", "Allocated "),
-        Done::Freed => ("✗", "Freed buffer "),
-        Done::FreedAll => ("✗", "Freed all "),
-        Done::Unknown | Done::Twice => ("⚠", "Deallocation for unknown buffer "),
-        Done::Refused => ("⚠", "Out of memory: "),
-    };
-    text(out, sign);
-    text(out, " [PID ");
-    number(out, u64::from(line.pid));
-    text(out, "] ");
-    text(out, what);
-    if matches!(line.done, Done::Freed | Done::Unknown | Done::Twice) {
-        hex(out, line.address);
-    } else {
-        number(out, line.size);
-        text(out, " bytes of ");
-        text(out, kind_name(line.kind));
-    }
-    text(out, " on device ");
-    signed(out, line.device);
+fn buffer(out: &mut Vec<u8>, line: &EventLine) -> io::Result<()> {
+    let EventLine { pid, device, size, address, refs, .. } = *line;
+    let kind = kind_name(line.kind);
     match line.done {
         Done::Allocated | Done::Replaced => {
-            text(out, " (buffer_id=");
-            hex(out, line.address);
-            if line.done == Done::Replaced {
-                text(out, ", replaced one of another size");
-            } else if line.refs > 1 {
-                text(out, ", ref_count=");
-                number(out, u64::from(line.refs));
+            write!(out, "✓ [PID {pid}] Allocated {size} bytes of {kind} on device {device} (buffer_id={address:#x}")?;
+            match (line.done, refs) {
+                (Done::Replaced, _) => writeln!(out, ", replaced one of another size)"),
+                (_, 2..) => writeln!(out, ", ref_count={refs})"),
+                _ => writeln!(out, ")"),
             }
-            text(out, ")\n");
         }
         Done::Freed => {
-            text(out, " (");
-            number(out, line.size);
-            if line.refs > 0 {
-                text(out, " bytes, ref_count=");
-                number(out, u64::from(line.refs));
-                text(out, " remaining)\n");
-            } else {
-                text(out, " bytes, FINAL)\n");
-            }
+            write!(out, "✗ [PID {pid}] Freed buffer {address:#x} on device {device} ({size} bytes, ")?;
+            if refs > 0 { writeln!(out, "ref_count={refs} remaining)") } else { writeln!(out, "FINAL)") }
         }
-        Done::Unknown => text(out, " (allocated before tracking started)\n"),
-        Done::Twice => text(out, " (freed before)\n"),
-        Done::FreedAll | Done::Refused => text(out, "\n"),
+        Done::FreedAll => writeln!(out, "✗ [PID {pid}] Freed all {size} bytes of {kind} on device {device}"),
+        Done::Refused => writeln!(out, "⚠ [PID {pid}] Out of memory: {size} bytes of {kind} on device {device}"),
+        Done::Unknown | Done::Twice => {
+            let why = if line.done == Done::Twice { "freed before" } else { "allocated before tracking started" };
+            writeln!(out, "⚠ [PID {pid}] Deallocation for unknown buffer {address:#x} on device {device} ({why})")
+        }
     }
 }
 
 /// Writes the line of a circular buffer or a kernel.
-fn summed(out: &mut Vec<u8>, line: &EventLine) {
+fn summed(out: &mut Vec<u8>, line: &EventLine) -> io::Result<()> {
     let is_kernel = line.kind == KERNEL;
     let [begin, end] = if is_kernel { ["KERNEL_LOAD", "KERNEL_UNLOAD"] } else { ["CB_ALLOC", "CB_FREE"] };
     let (sign, name, change) = match line.done {
-        Done::Allocated | Done::Replaced => ("✓ [", begin, "+"),
-        Done::Freed | Done::FreedAll => ("✗ [", end, "-"),
-        Done::Unknown | Done::Twice | Done::Refused => ("⚠ [", end, "unknown "),
+        Done::Allocated | Done::Replaced => ("✓", begin, "+"),
+        Done::Freed | Done::FreedAll => ("✗", end, "-"),
+        Done::Unknown | Done::Twice | Done::Refused => ("⚠", end, "unknown "),
     };
-    text(out, sign);
-    text(out, name);
-    text(out, "] ");
+    write!(out, "{sign} [{name}] ")?;
     if is_kernel {
-        text(out, line.kernel_type.title());
-        text(out, " kernel on ");
+        write!(out, "{} kernel on ", line.kernel_type.title())?;
     }
-    text(out, "Device ");
-    signed(out, line.device);
-    text(out, ": ");
-    text(out, change);
-    text(out, &megabytes(line.size));
-    text(out, " MB (Total: ");
-    text(out, &megabytes(line.total));
-    text(out, " MB)\n");
+    let (device, size, total) = (line.device, megabytes(line.size), megabytes(line.total));
+    writeln!(out, "Device {device}: {change}{size} MB (Total: {total} MB)")
 }
 
-fn json(out: &mut Vec<u8>, line: &EventLine) {
-    text(out, "{\"time\":\"");
-    text(out, &ttmon_model::units::UnixTime(line.unix_ns).rfc3339());
-    text(out, "\",\"op\":\"");
-    text(
-        out,
-        match (line.done, line.refs) {
-            (Done::Allocated, 0 | 1) => "alloc",
-            (Done::Allocated, _) => "ref",
-            (Done::Replaced, _) => "replace",
-            (Done::Freed, 0) => "free",
-            (Done::Freed, _) => "unref",
-            (Done::Unknown, _) => "unknown_free",
-            (Done::Twice, _) => "double_free",
-            (Done::FreedAll, _) => "free_all",
-            (Done::Refused, _) => "oom",
-        },
-    );
-    text(out, "\",\"pid\":");
-    number(out, u64::from(line.pid));
-    text(out, ",\"device\":");
-    signed(out, line.device);
-    text(out, ",\"kind\":\"");
-    text(out, line.kind.name());
-    text(out, "\",\"address\":\"");
-    hex(out, line.address);
-    text(out, "\",\"size\":");
-    number(out, line.size);
-    text(out, ",\"refs\":");
-    number(out, u64::from(line.refs));
+fn json(out: &mut Vec<u8>, line: &EventLine) -> io::Result<()> {
+    let EventLine { pid, device, size, address, refs, .. } = *line;
+    let op = match (line.done, refs) {
+        (Done::Allocated, 0 | 1) => "alloc",
+        (Done::Allocated, _) => "ref",
+        (Done::Replaced, _) => "replace",
+        (Done::Freed, 0) => "free",
+        (Done::Freed, _) => "unref",
+        (Done::Unknown, _) => "unknown_free",
+        (Done::Twice, _) => "double_free",
+        (Done::FreedAll, _) => "free_all",
+        (Done::Refused, _) => "oom",
+    };
+    let (time, kind) = (UnixTime(line.unix_ns).rfc3339(), line.kind.name());
+    write!(out, r#"{{"time":"{time}","op":"{op}","pid":{pid},"device":{device},"kind":"{kind}","#)?;
+    write!(out, r#""address":"{address:#x}","size":{size},"refs":{refs}"#)?;
     if line.kind == KERNEL {
-        text(out, ",\"kernel_type\":\"");
-        text(out, line.kernel_type.name());
-        text(out, "\"");
+        write!(out, r#","kernel_type":"{}""#, line.kernel_type.name())?;
     }
-    text(out, "}\n");
+    writeln!(out, "}}")
 }
 
 /// Returns the lines about a process that ended with live buffers, circular buffers and kernels: bytes and count of each.
 pub(crate) fn end_of_process(pid: u32, live: [(u64, u64); 3]) -> Vec<String> {
     let [buffers, circulars, kernels] = live;
-    if buffers.1 + circulars.1 + kernels.1 == 0 {
+    if live.iter().all(|(_, count)| *count == 0) {
         return Vec::new();
     }
     let mut lines = vec![
@@ -213,66 +165,28 @@ pub(crate) fn end_of_process(pid: u32, live: [(u64, u64); 3]) -> Vec<String> {
 
 /// Appends a line that is not about an event.
 pub(crate) fn note(out: &mut Vec<u8>, format: Format, unix_ns: u64, level: &str, message: &str) {
-    match format {
-        Format::Text => {
-            text(out, message);
-            text(out, "\n");
-        }
+    // As in [`event`].
+    let _ = match format {
+        Format::Text => writeln!(out, "{message}"),
         Format::Json => {
-            let time = ttmon_model::units::UnixTime(unix_ns).rfc3339();
-            text(out, &format!("{{\"time\":\"{time}\",\"level\":\"{level}\",\"message\":{}}}\n", quoted(message)));
+            let (time, message) = (UnixTime(unix_ns).rfc3339(), quoted(message));
+            writeln!(out, r#"{{"time":"{time}","level":"{level}","message":{message}}}"#)
         }
-    }
+    };
 }
 
 /// Returns a JSON string. Control characters are replaced.
-pub(crate) fn quoted(message: &str) -> String {
+fn quoted(message: &str) -> String {
     let mut quoted = String::from("\"");
     for character in message.chars() {
         match character {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            character if character.is_control() => {
-                let _ = write!(quoted, "\\u{:04x}", u32::from(character));
-            }
-            character => quoted.push(character),
+            '"' | '\\' => quoted.extend(['\\', character]),
+            _ if character.is_control() => quoted += &format!("\\u{:04x}", u32::from(character)),
+            _ => quoted.push(character),
         }
     }
     quoted.push('"');
     quoted
-}
-
-fn text(out: &mut Vec<u8>, text: &str) {
-    out.extend_from_slice(text.as_bytes());
-}
-
-fn number(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0_u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + u8::try_from(value % 10).unwrap_or(0);
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
-}
-
-fn signed(out: &mut Vec<u8>, value: i32) {
-    if value < 0 {
-        out.push(b'-');
-    }
-    number(out, u64::from(value.unsigned_abs()));
-}
-
-fn hex(out: &mut Vec<u8>, value: u64) {
-    text(out, "0x");
-    let digits = (16 - value.leading_zeros() / 4).max(1);
-    for digit in (0..digits).rev() {
-        out.push(b"0123456789abcdef"[(value >> (digit * 4) & 15) as usize]);
-    }
 }
 
 /// Formats mebibytes as C++ streams do.
