@@ -13,6 +13,7 @@ use ttmon_model::{DeviceId, KernelType, KernelTypes, KernelUse, Sample, Snapshot
 
 use crate::limits::DUMP_BUFFERS_MAX;
 use crate::lines::{CB, KERNEL, kilobytes, kind_name, megabytes};
+use crate::owner::add;
 
 /// The content of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +217,7 @@ impl Dump {
     fn buffers(&self, text: &mut String) {
         let listed = BUFFER_KINDS.map(buffer_kind);
         let kinds = || self.chips.values().flatten().filter(|(kind, _)| listed.contains(kind));
-        let all: u64 = kinds().map(|(_, sums)| sums.count).sum();
+        let all = kinds().map(|(_, sums)| sums.count).fold(0, u64::saturating_add);
         title(text, "REMAINING ALLOCATED BUFFERS");
         let _ = writeln!(text, "Total tracked allocations: {all}\n");
         if kinds().next().is_none() && self.unreadable.is_empty() {
@@ -237,7 +238,7 @@ impl Dump {
 
     fn kernels(&self, text: &mut String, now_unix_ns: u64) {
         title(text, "DETAILED KERNEL ALLOCATIONS");
-        let all: u64 = self.of_kind(KERNEL).map(|(_, sums)| sums.count).sum();
+        let all = self.of_kind(KERNEL).map(|(_, sums)| sums.count).fold(0, u64::saturating_add);
         let _ = writeln!(text, "Total kernel allocations: {all}");
         let bar = "─".repeat(57);
         for (chip, sums) in self.of_kind(KERNEL) {
@@ -265,9 +266,9 @@ impl Dump {
 
 impl Sums {
     fn count(&mut self, count: u64, bytes: u64, is_seen: bool) {
-        (self.count, self.bytes) = (self.count.saturating_add(count), self.bytes.saturating_add(bytes));
+        (self.count, self.bytes) = add((self.count, self.bytes), (count, bytes));
         if !is_seen {
-            self.of_others = (self.of_others.0.saturating_add(count), self.of_others.1.saturating_add(bytes));
+            self.of_others = add(self.of_others, (count, bytes));
         }
     }
 

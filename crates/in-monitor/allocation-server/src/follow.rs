@@ -9,13 +9,14 @@ use ttmon_collect::ledgers::OpenLedger;
 use ttmon_ledger_reader::{Event, EventCursor, LedgerDetail, Lines, Op, ReadError, Region};
 use ttmon_model::event::Refused;
 use ttmon_model::identity::ProcessKey;
-use ttmon_model::ledger::{BufferKind, Ledger, LedgerRow};
+use ttmon_model::ledger::{BufferKind, Ledger};
 use ttmon_model::{KernelType, Source};
 
 use crate::dump::{devices, devices_of_circular};
 use crate::handed::PostMortem;
 use crate::limits::{FOLLOWED_EVENTS_MAX, FOLLOWED_LINES_MAX, FOLLOWED_LINES_OF_PROCESS_MAX, KERNEL_TYPES_MAX};
 use crate::lines::{self, CB, Done, EventLine, Format, KERNEL};
+use crate::owner::add;
 use crate::peer;
 
 /// One ledger of one process. After `exec` a process has another ledger.
@@ -173,13 +174,13 @@ impl Follower {
             for allocator in &ledger.allocators {
                 for device in devices(allocator) {
                     for row in allocator.rows.iter().filter(|row| is_summed(row.kind)) {
-                        add(&mut now, (signed(device), row.kind), row.used);
+                        add_bytes(&mut now, (signed(device), row.kind), row.used);
                     }
                 }
             }
             for circular in ledger.circulars.iter().filter(|circular| !circular.is_global) {
                 for device in devices_of_circular(&ledger, circular) {
-                    add(&mut now, (signed(device), CB), circular.size);
+                    add_bytes(&mut now, (signed(device), CB), circular.size);
                 }
             }
         }
@@ -254,7 +255,7 @@ fn lives(owner: ProcessKey) -> bool {
 fn live(ledger: &Ledger) -> [(u64, u64); 3] {
     let sum = |is_meant: fn(BufferKind) -> bool| {
         let rows = ledger.allocators.iter().flat_map(|allocator| &allocator.rows).filter(|row| is_meant(row.kind));
-        rows.fold((0, 0), |(bytes, count): (u64, u64), row: &LedgerRow| (bytes.saturating_add(row.used), count + row.count))
+        rows.fold((0, 0), |sum, row| add(sum, (row.used, row.count)))
     };
     [sum(|kind| !is_summed(kind)), sum(|kind| kind == CB), sum(|kind| kind == KERNEL)]
 }
@@ -263,7 +264,7 @@ fn is_summed(kind: BufferKind) -> bool {
     matches!(kind, CB | KERNEL)
 }
 
-fn add(sums: &mut HashMap<(i32, BufferKind), u64>, key: (i32, BufferKind), bytes: u64) {
+fn add_bytes(sums: &mut HashMap<(i32, BufferKind), u64>, key: (i32, BufferKind), bytes: u64) {
     let sum = sums.entry(key).or_default();
     *sum = sum.saturating_add(bytes);
 }

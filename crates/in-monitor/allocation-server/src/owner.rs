@@ -253,6 +253,11 @@ impl Tracked {
     }
 }
 
+/// Adds bytes and entries. The sum of many processes may exceed `u64`, so it saturates.
+pub(crate) fn add(sum: (u64, u64), more: (u64, u64)) -> (u64, u64) {
+    (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1))
+}
+
 /// The last freed addresses. They distinguish a second free from the free of an unknown buffer. Old addresses are dropped.
 #[derive(Debug, Default)]
 struct Freed(Vec<u64>);

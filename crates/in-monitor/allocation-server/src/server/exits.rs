@@ -6,11 +6,10 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use ttmon_ledger::layout::kind;
 use ttmon_ledger::report::BUFFER_KINDS;
 
-use super::messages::add;
 use super::{HANDED, HANDOVER, Server};
 use crate::limits::HANDOVER_PAUSE;
 use crate::lines;
-use crate::owner::Tracked;
+use crate::owner::{Tracked, add};
 use crate::work::Cleanup;
 
 impl Server {

@@ -11,7 +11,7 @@ use crate::connection::Connection;
 use crate::counters::ROWS;
 use crate::limits::WARNINGS_PER_CONNECTION_MAX;
 use crate::lines::{self, Format, kilobytes};
-use crate::owner::Tracked;
+use crate::owner::{Tracked, add};
 use crate::work::unix_ns;
 
 /// Maximum time to write the last lines at shutdown.
@@ -158,9 +158,4 @@ impl Server {
         self.listeners.clear();
         self.log.finish(LAST_LINES);
     }
-}
-
-/// Adds bytes and entries. The sum of many processes may exceed `u64`, so it saturates.
-pub(super) fn add(sum: (u64, u64), more: (u64, u64)) -> (u64, u64) {
-    (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1))
 }
