@@ -154,9 +154,10 @@ pub(crate) fn connect(kept: PostMortem) -> io::Result<(Handle, Inbox)> {
 pub(crate) struct Worker<T>(SyncSender<T>);
 
 impl<T: Send + 'static> Worker<T> {
-    fn start(name: &str, waiting_max: usize, run: impl FnOnce(&Receiver<T>) + Send + 'static) -> io::Result<Self> {
+    fn start(name: &str, waiting_max: usize, mut handle: impl FnMut(T, &Receiver<T>) + Send + 'static) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(waiting_max);
-        thread::Builder::new().name(name.to_owned()).spawn(move || run(&receiver))?;
+        let run = move || receiver.iter().for_each(|work| handle(work, &receiver));
+        thread::Builder::new().name(name.to_owned()).spawn(run)?;
         Ok(Self(sender))
     }
 
@@ -222,59 +223,48 @@ impl Workers {
             thread::Builder::new().name("ledger-events".to_owned()).spawn(run)?;
         }
         let [of_peer_lookup, of_descendants, of_dumps, of_left_buffers, of_sampler] = std::array::from_fn(|_| handle.clone());
+        let mut pool = Pool::new(READ_TIMEOUT, None);
         Ok(Self {
-            peer_lookup: Worker::start("peer-lookup", CONNECTIONS_MAX, move |work| inspect(work, &of_peer_lookup))?,
-            descendants: Worker::start("descendants", CONNECTIONS_MAX, move |work| {
-                work.iter().for_each(|(number, named): (u64, NamedPeer)| {
-                    of_descendants.send(WorkerMessage::Found(number, named.pid, peer::descendant(named).map(Box::new)));
-                });
+            peer_lookup: Worker::start("peer-lookup", CONNECTIONS_MAX, move |first, more| {
+                look_up(&mut pool, &std::iter::once(first).chain(more.try_iter()).collect::<Vec<_>>(), &of_peer_lookup);
             })?,
-            dumps: Worker::start("dumps", About::ALL.len(), move |work| {
-                work.iter().for_each(|work: DumpWork| {
-                    of_dumps.send(WorkerMessage::Dumped(work.about, dumps(&work, &of_dumps.present(), &of_dumps.kept)));
-                });
+            descendants: Worker::start("descendants", CONNECTIONS_MAX, move |(number, named): (u64, NamedPeer), _| {
+                of_descendants.send(WorkerMessage::Found(number, named.pid, peer::descendant(named).map(Box::new)));
             })?,
-            left_buffers: Worker::start("left-buffers", HANDED_MAX, move |work| {
-                work.iter().for_each(|(number, region): (u64, Arc<Region>)| {
-                    of_left_buffers.send(WorkerMessage::Counted(number, handed::live(&region)))
-                });
+            dumps: Worker::start("dumps", About::ALL.len(), move |work: DumpWork, _| {
+                of_dumps.send(WorkerMessage::Dumped(work.about, dumps(&work, &of_dumps.present(), &of_dumps.kept)));
             })?,
-            cleaner: Worker::start("cleanup", OWNERS_MAX, |work| {
-                work.iter().for_each(|left| match left {
-                    Cleanup::Hosted(hosted) => hosted.remove(),
-                    Cleanup::Handed(ledgers) => drop(ledgers),
-                });
+            left_buffers: Worker::start("left-buffers", HANDED_MAX, move |(number, region): (u64, Arc<Region>), _| {
+                of_left_buffers.send(WorkerMessage::Counted(number, handed::live(&region)));
             })?,
-            closer: Worker::start("closer", CONNECTIONS_MAX, |work| work.iter().for_each(drop))?,
-            sampler: Worker::start("alloc-sampler", 1, move |work: &Receiver<()>| {
-                work.iter().for_each(|()| of_sampler.send(WorkerMessage::Sampled(sample().map(Box::new))));
+            cleaner: Worker::start("cleanup", OWNERS_MAX, |left, _| match left {
+                Cleanup::Hosted(hosted) => hosted.remove(),
+                Cleanup::Handed(ledgers) => drop(ledgers),
             })?,
+            closer: Worker::start("closer", CONNECTIONS_MAX, |descriptor, _| drop(descriptor))?,
+            sampler: Worker::start("alloc-sampler", 1, move |(), _| of_sampler.send(WorkerMessage::Sampled(sample().map(Box::new))))?,
             ledger_events: Worker(handle.follow.clone()),
         })
     }
 }
 
 /// Reads environments of processes. A process can make reads of its memory block forever, so the threads that read can be abandoned.
-fn inspect(work: &Receiver<ProcessKey>, handle: &Handle) {
-    let mut pool = Pool::new(READ_TIMEOUT, None);
-    while let Ok(first) = work.recv() {
-        let processes: Vec<ProcessKey> = std::iter::once(first).chain(work.try_iter()).collect();
-        let lanes = processes.iter().map(|process| Lane {
-            key: u64::from(process.pid),
-            requests: vec![Request {
-                path: PathBuf::from(format!("/proc/{}/environ", process.pid)),
-                want: Want::Beginning,
-                bytes_max: ENVIRONMENT_BYTES_MAX,
-                sampling: Sampling::Once,
-            }]
-            .into(),
-        });
-        let replies = pool.read(lanes.collect());
-        for (process, lane) in processes.iter().zip(replies) {
-            // Other users cannot be inspected by an ordinary user, and a process can delay the read.
-            let view = lane.replies.first().and_then(|reply| view(reply.as_ref().ok()?)).unwrap_or(ProcessView::UNKNOWN);
-            handle.send(WorkerMessage::Inspected(*process, view));
-        }
+fn look_up(pool: &mut Pool, processes: &[ProcessKey], handle: &Handle) {
+    let lanes = processes.iter().map(|process| Lane {
+        key: u64::from(process.pid),
+        requests: vec![Request {
+            path: PathBuf::from(format!("/proc/{}/environ", process.pid)),
+            want: Want::Beginning,
+            bytes_max: ENVIRONMENT_BYTES_MAX,
+            sampling: Sampling::Once,
+        }]
+        .into(),
+    });
+    let replies = pool.read(lanes.collect());
+    for (process, lane) in processes.iter().zip(replies) {
+        // Other users cannot be inspected by an ordinary user, and a process can delay the read.
+        let view = lane.replies.first().and_then(|reply| view(reply.as_ref().ok()?)).unwrap_or(ProcessView::UNKNOWN);
+        handle.send(WorkerMessage::Inspected(*process, view));
     }
 }
 
