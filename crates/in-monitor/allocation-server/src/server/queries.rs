@@ -8,13 +8,13 @@ use crate::protocol::{Request, Size, Type};
 use super::Server;
 use crate::answer::{EVERYTHING, Plan, Querier, ReportingProcess};
 use crate::connection::{Connection, Deadline, Flow, Pause};
-use crate::dump::{About, DumpQueue, Viewer};
+use crate::dump::{About, DumpQueue, DumpWork, ToDump, Viewer};
 use crate::limits::{
     DUMPS_MAX, DUMPS_OF_USER_MAX, PRINTED_DUMP_BYTES_MAX, SAMPLE_AGE_MAX, SAMPLE_AGE_RENEWED, SAMPLE_WAIT, UNREAD_DUMP_BYTES_MAX,
     WARNINGS_PER_CONNECTION_MAX,
 };
 use crate::owner::ProcessView;
-use crate::work::{DumpWork, Sources, ToDump};
+use crate::work::Sources;
 
 impl Server {
     pub(super) fn query(&mut self, number: u64, connection: &mut Connection, request: &Request, size: Size) -> Flow {
