@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ttmon_collect::ledgers::OpenLedger;
 use ttmon_collect::{Departed, End};
 use ttmon_ledger_reader::{Event as Record, EventCursor, Lines, NewEvents, Op as RecordOp};
-use ttmon_model::event::{BufferEvent, Op, Refused};
+use ttmon_model::event::{BufferEvent, Op, Refusal, Refused};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::LedgerRefusal;
 use ttmon_model::snapshot::Allocator;
@@ -186,7 +186,7 @@ impl News {
 }
 
 enum Item<'a> {
-    Overrun(u64),
+    Overrun,
     Record(&'a Record),
     End(End),
 }
@@ -196,7 +196,7 @@ impl Batch {
     fn item(&self, position: usize) -> Option<Item<'_>> {
         let events = &self.new.events;
         let Some(position) = position.checked_sub(usize::from(self.new.overrun > 0)) else {
-            return Some(Item::Overrun(self.new.overrun));
+            return Some(Item::Overrun);
         };
         match events.get(position) {
             Some(event) => Some(Item::Record(event)),
@@ -210,73 +210,57 @@ impl Batch {
         let ended = self.end.map(|(time, _)| time);
         Some(match self.item(position)? {
             // A batch with an overrun or an end has at least one of these times.
-            Item::Overrun(_) => first().or(ended).unwrap_or_default(),
+            Item::Overrun => first().or(ended).unwrap_or_default(),
             Item::Record(event) => event.time,
             Item::End(_) => ended.unwrap_or_default(),
         })
     }
 
     fn event(&self, position: usize, devices: &[DeviceId]) -> Option<BufferEvent> {
+        let (op, record) = match self.item(position)? {
+            Item::Overrun => (Op::Overrun, None),
+            Item::End(End::Exited) => (Op::Exit, None),
+            Item::End(End::Replaced) => (Op::Exec, None),
+            Item::Record(record) => (op(record)?, Some(record)),
+        };
+        let of_allocator = record.filter(|record| record.op != RecordOp::Mark);
+        let allocator = of_allocator.and_then(|record| self.allocators.iter().rfind(|allocator| allocator.slot == record.allocator));
+        // An event of no allocator is shown if any allocator of the process is on the devices.
         let is_on = |allocator: &Allocator| devices.is_empty() || allocator.devices.iter().any(|device| devices.contains(device));
-        let has_any_meant = || devices.is_empty() || self.allocators.iter().any(is_on);
-        let plain = |op: Op| BufferEvent {
+        if !allocator.map_or_else(|| devices.is_empty() || self.allocators.iter().any(is_on), is_on) {
+            return None;
+        }
+        let of_buffer = record.filter(|_| !matches!(op, Op::Open | Op::Close | Op::Mark));
+        // A refused request and a free-all have no address.
+        let with_address = of_buffer.filter(|_| !matches!(op, Op::OutOfMemory | Op::Clash | Op::FreeAll));
+        let of_program = record.filter(|record| matches!(record.op, RecordOp::AddCircular | RecordOp::RemoveProgram));
+        Some(BufferEvent {
             time: self.time(position).filter(|time| *time > 0).map(UnixTime),
             pid: self.pid,
-            number: None,
+            number: record.map(|record| record.number),
             op,
-            kind: None,
-            allocator: None,
-            devices: Vec::new(),
-            unmapped: Vec::new(),
-            address: None,
-            size: None,
-            refs: None,
-            program: None,
-            tag: None,
-            overrun: None,
-            refusal: None,
-            line: None,
-        };
-        match self.item(position)? {
-            Item::Overrun(_) | Item::End(_) if !has_any_meant() => None,
-            Item::Overrun(count) => Some(BufferEvent { overrun: Some(count), ..plain(Op::Overrun) }),
-            Item::End(End::Exited) => Some(plain(Op::Exit)),
-            Item::End(End::Replaced) => Some(plain(Op::Exec)),
-            Item::Record(record) => {
-                let is_here = |allocator: &&Allocator| allocator.slot == record.allocator && record.op != RecordOp::Mark;
-                let allocator = self.allocators.iter().rfind(is_here);
-                if !allocator.map_or_else(has_any_meant, is_on) {
-                    return None;
-                }
-                Some(self.described(record, allocator, &plain(op(record)?)))
-            }
-        }
-    }
-
-    fn described(&self, record: &Record, allocator: Option<&Allocator>, plain: &BufferEvent) -> BufferEvent {
-        let is_of_buffer = !matches!(plain.op, Op::Open | Op::Close | Op::Mark);
-        let is_of_program = matches!(record.op, RecordOp::AddCircular | RecordOp::RemoveProgram);
-        // A refused request and a free-all have no address.
-        let has_address = is_of_buffer && !matches!(plain.op, Op::OutOfMemory | Op::Clash | Op::FreeAll);
-        let refused = self.refusals.iter().find(|refused| record.op == RecordOp::Failed && refused.event == record.number);
-        BufferEvent {
-            number: Some(record.number),
-            kind: is_of_buffer.then_some(record.kind),
+            kind: of_buffer.map(|record| record.kind),
             allocator: allocator.map(|allocator| allocator.id.clone()),
             devices: allocator.map_or_else(Vec::new, |allocator| allocator.devices.clone()),
             unmapped: allocator.map_or_else(Vec::new, |allocator| allocator.unmapped.clone()),
-            address: has_address.then_some(record.address),
-            size: is_of_buffer.then_some(record.size),
-            refs: matches!(plain.op, Op::Ref | Op::Unref).then_some(u64::from(record.refs)),
-            program: is_of_program.then_some(u64::from(record.page)),
-            tag: self.new.tags.get(record.tag).map(|tag| tag.as_str().to_owned()),
-            refusal: refused.map(|refused| match &self.history {
-                Some(history) => history.complete(refused.event, refused.refusal.clone()),
-                None => refused.refusal.clone(),
-            }),
-            line: self.lines.line(record.stack).cloned(),
-            ..plain.clone()
-        }
+            address: with_address.map(|record| record.address),
+            size: of_buffer.map(|record| record.size),
+            refs: of_buffer.filter(|_| matches!(op, Op::Ref | Op::Unref)).map(|record| record.refs.into()),
+            program: of_program.map(|record| record.page.into()),
+            tag: record.and_then(|record| self.new.tags.get(record.tag)).map(|tag| tag.as_str().to_owned()),
+            overrun: (op == Op::Overrun).then_some(self.new.overrun),
+            refusal: record.and_then(|record| self.refusal(record)),
+            line: record.and_then(|record| self.lines.line(record.stack).cloned()),
+        })
+    }
+
+    fn refusal(&self, record: &Record) -> Option<Refusal> {
+        let is_it = |refused: &&LedgerRefusal| record.op == RecordOp::Failed && refused.event == record.number;
+        let refusal = self.refusals.iter().find(is_it)?.refusal.clone();
+        Some(match &self.history {
+            Some(history) => history.complete(record.number, refusal),
+            None => refusal,
+        })
     }
 }
 

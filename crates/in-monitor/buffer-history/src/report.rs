@@ -1,13 +1,11 @@
 //! The document of `ttmon run --report`, made from a summary of the run. docs/run.md has the keys.
 
-mod phases;
-
 use serde_json::{Map, Value, json};
 use ttmon_json::{held_json, line_json, refusal_json, rounded};
 use ttmon_model::event::Refused;
 use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, HookFeature, LedgerRefusal, PeakGroup};
 use ttmon_model::memory::Kind;
-use ttmon_model::phase::{Point, Tightest};
+use ttmon_model::phase::{Growth, HostMemory, PHASE_KINDS, Phase, Point, Tightest, UnsafeTrace};
 use ttmon_model::room::HeldByLine;
 use ttmon_model::units::{Unit, UnixTime};
 
@@ -15,7 +13,6 @@ use crate::chips::ChipName;
 use crate::ledger_summary::LedgerSummary;
 use crate::run_summary::{CommandEnd, Leftover, Overhead, RunSummary};
 use crate::usage::{ChipUsage, KindUsage};
-use phases::{host_json, phase_json, trace_json};
 
 /// Version of this document. Keys are added, but never renamed.
 const SCHEMA: u32 = 1;
@@ -255,6 +252,42 @@ fn coverage<'a>(all: impl Iterator<Item = &'a HookFeature>) -> Value {
         }
     }
     features.into()
+}
+
+fn host_json(host: HostMemory) -> Value {
+    json!({"first": host.first, "peak": host.peak, "last": host.last})
+}
+
+/// Returns `{"dram": ..., "l1": ...}`.
+fn by_kind<T: Copy + Into<Value>>(values: [T; 2]) -> Map<String, Value> {
+    PHASE_KINDS.iter().zip(values).map(|(kind, value)| (kind.name().to_owned(), value.into())).collect()
+}
+
+fn phase_json(pid: u32, phase: &Phase) -> Value {
+    json!({
+        "name": phase.name,
+        "pid": pid,
+        "count": phase.count,
+        "peak": by_kind(phase.peak),
+        "first_peak": by_kind(phase.first_peak),
+        "change": by_kind(phase.change),
+        "allocations": phase.allocations,
+        "smallest_largest_free": by_kind(phase.smallest_largest_free),
+        "host_rss_peak": Some(phase.host_rss_peak).filter(|bytes| *bytes > 0),
+        "host_rss_change": phase.host_rss_change,
+        "duration_s": phase.duration_ns as f64 / 1e9,
+        "growth_per_iteration": phase.growth.as_ref().map(growth_json),
+    })
+}
+
+fn growth_json(growth: &Growth) -> Value {
+    let mut document = by_kind(growth.bytes);
+    document.insert("lines".to_owned(), held_json(&growth.lines).into());
+    document.into()
+}
+
+fn trace_json(pid: u32, trace: &UnsafeTrace) -> Value {
+    json!({"pid": pid, "trace": trace.id.to_string(), "replays": trace.replays, "lines": held_json(&trace.lines)})
 }
 
 fn count_and_bytes((count, bytes): (u64, u64)) -> Value {
