@@ -45,7 +45,7 @@ struct Waiting {
 impl Log {
     /// Starts a thread for each descriptor.
     pub fn start(out: OwnedFd, errors: OwnedFd, format: Format) -> io::Result<Self> {
-        Ok(Self { out: Stream::start(out, format)?, errors: Stream::start(errors, format)? })
+        Ok(Self { out: Stream::start("log-out", out, format)?, errors: Stream::start("log-errors", errors, format)? })
     }
 
     /// The format of the lines.
@@ -98,11 +98,11 @@ impl Shared {
 }
 
 impl Stream {
-    fn start(descriptor: OwnedFd, format: Format) -> io::Result<Self> {
+    fn start(thread: &str, descriptor: OwnedFd, format: Format) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         // The thread is not joined: a write may block forever.
-        thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&of_thread, &descriptor))?;
+        thread::Builder::new().name(thread.to_owned()).spawn(move || write_all(&of_thread, &descriptor))?;
         Ok(Self { format, turn: Vec::new(), shared })
     }
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn p7_nobody_reads_and_nobody_waits() {
+    fn lines_that_are_not_read_are_dropped_and_counted() {
         let (mut log, mut out, _errors) = pipes(Format::Json);
         let line = [b'x'; 1023];
         for _ in 0..LOG_BYTES_MAX / 1024 + 200 {
