@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn user_with_most_slots_loses_one() {
+    fn the_user_with_most_ledgers_loses_one() {
         let handed = handed(&[(1, None), (2, None), (1, None), (1, None)]);
         let evict_one = |newcomer| evict_one(&mut handed.kept.lock(), newcomer).is_some();
         assert!(!evict_one(1), "not for himself, while all of his live");
@@ -393,7 +393,7 @@ mod tests {
 
     /// Dropping a ledger may take long.
     #[test]
-    fn the_end_of_one_that_is_forgotten_is_no_news() {
+    fn a_forgotten_ledger_reports_no_end() {
         let mut handed = handed(&[(1, None)]);
         handed.watch(0, peer::open(std::process::id()).expect("descriptors").expect("alive"));
         handed.forgotten.extend(evict_one(&mut handed.kept.lock(), 2));
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn user_with_most_ledgers_is_dropped_first() {
+    fn the_oldest_ledger_of_the_user_with_most_is_dropped() {
         let half = HANDED_DEAD_BYTES_OF_USER_MAX / 2;
         let mut handed = handed(&[(2, Some(half)), (1, Some(half)), (1, Some(half)), (2, None), (1, Some(1))]);
         assert!(handed.ended(3).is_some());
@@ -417,7 +417,7 @@ mod tests {
 
     /// Four users, each within its share for dead processes, exceed the total. A ledger that grows while its process lives is dropped.
     #[test]
-    fn the_sum_of_all_has_a_bound_and_so_has_one_that_lives() {
+    fn all_ledgers_together_and_those_of_live_processes_have_limits() {
         let share = HANDED_DEAD_BYTES_OF_USER_MAX;
         let dead = handed(&[(1, Some(share)), (2, Some(share)), (3, Some(share)), (4, Some(share)), (5, Some(share))]);
         assert_eq!(drop_excess(&mut dead.kept.lock()).len(), 1);

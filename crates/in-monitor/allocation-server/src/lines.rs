@@ -243,7 +243,7 @@ mod tests {
 
     /// Lines shown by the recorded reference output, and lines as the reference server prints them otherwise.
     #[test]
-    fn lines_are_the_seeds() {
+    fn lines_are_those_of_the_reference_server() {
         let free = EventLine { done: Done::Freed, refs: 0, ..EVENT_LINE };
         let kernel = EventLine { kind: KERNEL, size: 2_621_440, total: 400_765_747, ..EVENT_LINE };
         let cases = [
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_as_c_plus_plus_prints_them() {
+    fn numbers_are_formatted_as_in_c_plus_plus() {
         let cases = [
             (0.0, "0"),
             (1.0, "1"),

@@ -81,11 +81,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p1_a_second_one_learns_the_listener() {
+    fn a_second_server_learns_who_listens() {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("a.sock");
         let first = Listener::bind(&path, 0o666).expect("free");
-        assert_eq!(fs::symlink_metadata(&path).expect("socket").mode() & 0o777, 0o666, "p3: with any umask");
+        assert_eq!(fs::symlink_metadata(&path).expect("socket").mode() & 0o777, 0o666, "with any umask");
         let lock = fs::symlink_metadata(directory.path().join("a.sock.lock")).expect("lock");
         assert_eq!(lock.mode() & 0o777, 0o600, "a user who could open it could hold it");
         let second = Listener::bind(&path, 0o666).expect_err("taken");
@@ -101,7 +101,7 @@ mod tests {
         let path = directory.path().join("a.sock");
         let other = UnixListener::bind(&path).expect("free");
         rustix::net::listen(&other, 0).expect("a shorter queue");
-        let _crowd: Vec<_> = std::iter::from_fn(|| {
+        let _queued: Vec<_> = std::iter::from_fn(|| {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("socket");
             rustix::net::connect(&socket, &SocketAddrUnix::new(&path).expect("path")).ok().map(|()| socket)
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_of_nobody_who_listens_names_no_server() {
+    fn a_lock_without_a_listener_names_no_server() {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("a.sock");
         let lock = File::create(directory.path().join("a.sock.lock")).expect("lock");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_a_lock_is_found_by_asking() {
+    fn a_server_without_a_lock_is_found() {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("a.sock");
         let _other = UnixListener::bind(&path).expect("free");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn p1_an_abandoned_socket_is_replaced_and_another_s_is_not_removed() {
+    fn only_an_abandoned_socket_is_replaced() {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("a.sock");
         drop(UnixListener::bind(&path).expect("free"));

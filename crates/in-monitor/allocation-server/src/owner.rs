@@ -302,7 +302,7 @@ mod tests {
 
     /// A ledger releases exactly its own memory, independent of the cause of growth.
     #[test]
-    fn the_budget_is_what_ledgers_take() {
+    fn the_budget_is_the_memory_of_the_ledgers() {
         let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let own = std::process::id();

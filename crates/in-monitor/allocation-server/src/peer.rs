@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_descriptor_the_pid_has_to_do() {
+    fn without_a_descriptor_the_pid_is_opened() {
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
         let found = descriptor(child.id(), Err(Errno::ENOPROTOOPT)).expect("descriptors").expect("alive");
         let held = read_process(child.id(), found).expect("descriptors").expect("alive");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_below_its_parent_and_a_stranger_is_not() {
+    fn only_a_child_is_a_descendant() {
         let me = held(std::process::id()).expect("descriptors").expect("alive");
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
         let named = |peer: &HeldProcess, pid| NamedPeer { peer: peer.key.pid, uids: peer.uids, pid };

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_means_one_thing() {
+    fn a_number_is_of_one_item() {
         let mut slab = Slab::default();
         let (one, two) = (slab.insert("one"), slab.insert("two"));
         assert_eq!((slab.get(one), slab.len()), (Some(&"one"), 2));

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_a_minute_and_a_count_of_the_rest() {
+    fn further_warnings_of_a_minute_are_counted() {
         let (mut limit, now) = (WarningLimit::default(), Instant::now());
         let printed = (0..1000).filter(|_| limit.may_print(7, now)).count();
         assert_eq!(printed, WARNINGS_PER_MINUTE_MAX as usize);

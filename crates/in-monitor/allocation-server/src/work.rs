@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_of_a_process() {
+    fn the_view_follows_the_variables_of_a_process() {
         let only = |text: &str| VisibleDevices::Only(text.to_owned());
         let cases: [(&[u8], Option<ProcessView>); 5] = [
             (b"", Some(ProcessView { visible: VisibleDevices::All, is_mock: false })),

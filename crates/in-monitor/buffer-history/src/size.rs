@@ -71,7 +71,7 @@ mod tests {
     use crate::*;
 
     #[test]
-    fn sizes() {
+    fn sizes_have_binary_units() {
         for (text, bytes) in [
             ("0", 0),
             ("4096", 4096),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn limits() {
+    fn limits_are_sizes_or_shares() {
         assert_eq!("90%".parse(), Ok(Limit::Share(0.9)));
         assert_eq!("1G".parse(), Ok(Limit::Bytes(1 << 30)));
         for text in ["%", ".%", "101%", "-1%", "-0%", "+5%", "1e1%", "nan%", "inf%", "90%%"] {

@@ -80,7 +80,7 @@ mod tests {
     proptest! {
         /// For any sequence of allocations and frees, no two ranges overlap, and in the end all memory is free.
         #[test]
-        fn nothing_is_had_twice(steps in prop::collection::vec((1u64..300, any::<bool>()), 1..200), is_high: bool) {
+        fn no_memory_is_allocated_twice(steps in prop::collection::vec((1u64..300, any::<bool>()), 1..200), is_high: bool) {
             let mut bank = Bank::new(1000, 4096, if is_high { End::High } else { End::Low });
             let mut live: Vec<(u64, u64)> = Vec::new();
             for (bytes, is_free) in steps {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_trees_of_the_dead_are_swept() {
+    fn only_trees_of_ended_processes_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let left = make(parent.path(), &format!("ttmon-sim-{DEAD}-0123456789abcdef"));
         let held = make(parent.path(), &format!("ttmon-sim-{DEAD}-1123456789abcdef"));
@@ -151,7 +151,7 @@ mod tests {
 
     /// The files of the largest machine fill most of a container's memory file system.
     #[test]
-    fn room_is_asked_for_by_what_is_to_lie_there() {
+    fn memory_is_used_only_if_the_files_fit() {
         let free = statvfs(IN_MEMORY).unwrap();
         let free = free.f_bavail * free.f_frsize;
         assert!(has_room(Path::new(IN_MEMORY), free / 2) && !has_room(Path::new(IN_MEMORY), free * 2));

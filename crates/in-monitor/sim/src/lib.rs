@@ -24,7 +24,7 @@
 //!     }
 //!     let spec = Spec::parse("t3k,fault=hot:2@10").expect("a good spec");
 //!     let simulation = Simulation::start(&spec, 1).expect("a simulated machine");
-//!     println!("look below {}", simulation.root().display());
+//!     println!("files below {}", simulation.root().display());
 //!     ExitCode::SUCCESS
 //! }
 //! ```

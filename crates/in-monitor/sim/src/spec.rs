@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn good_specs() {
+    fn good_specs_are_read() {
         check("n300", &[("n300", 1)], None, 64);
         check("t3k", &[("t3k", 1)], None, 64);
         check("galaxy", &[("galaxy", 1)], None, 64);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn hearts_beat_and_only_fans_turn() {
+    fn heartbeats_count_and_only_fans_have_a_speed() {
         let (first, later) = (at("p150", 0, 0.5, Strain::None), at("p150", 4, 0.5, Strain::None));
         assert_eq!(later.heartbeat - first.heartbeat, 10);
         assert!((1200..5000).contains(&first.fan_rpm));
