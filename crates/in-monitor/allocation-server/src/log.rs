@@ -3,13 +3,16 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ttmon_os::time::unix_nanos;
+
 use crate::limits::LOG_BYTES_MAX;
 use crate::lines::{self, Format};
-use crate::work::unix_ns;
 
 /// The log on stdout and stderr.
 #[derive(Debug)]
@@ -18,26 +21,17 @@ pub struct Log {
     errors: Stream,
 }
 
-/// One output stream: the lines of this turn, and those that wait for the writing thread.
+/// One output stream: the lines of this turn, and the thread that writes those of earlier turns.
 #[derive(Debug)]
 struct Stream {
     format: Format,
     turn: Vec<u8>,
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    waiting: Mutex<Waiting>,
-    /// Signals that there is something to write, or that everything is written.
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    bytes: Vec<u8>,
-    /// Bytes that the thread has taken but not written.
-    under_way: usize,
+    lines: Sender<Vec<u8>>,
+    /// Bytes that the thread has received but not written.
+    unwritten: Arc<AtomicUsize>,
+    /// Reports that fewer bytes are unwritten.
+    written: Receiver<()>,
+    /// Lines that were dropped since the last line, and in all.
     dropped_lines: u64,
     dropped_in_all: u64,
 }
@@ -71,7 +65,7 @@ impl Log {
 
     /// Number of lines dropped so far.
     pub fn dropped(&self) -> u64 {
-        self.out.shared.lock().dropped_in_all + self.errors.shared.lock().dropped_in_all
+        self.out.dropped_in_all + self.errors.dropped_in_all
     }
 
     /// Waits until everything is written, for at most `patience`.
@@ -79,52 +73,45 @@ impl Log {
         self.flush();
         let end = Instant::now() + patience;
         for stream in [&self.out, &self.errors] {
-            let mut waiting = stream.shared.lock();
-            while waiting.under_way > 0 || !waiting.bytes.is_empty() {
-                let rest = end.saturating_duration_since(Instant::now());
-                if rest.is_zero() {
-                    break;
-                }
-                waiting = stream.shared.changed.wait_timeout(waiting, rest).unwrap_or_else(PoisonError::into_inner).0;
-            }
+            let is_done = || stream.unwritten.load(Ordering::Acquire) == 0;
+            while !is_done() && stream.written.recv_timeout(end.saturating_duration_since(Instant::now())).is_ok() {}
         }
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Stream {
     fn start(thread: &str, descriptor: OwnedFd, format: Format) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let of_thread = Arc::clone(&shared);
+        let (lines, received) = channel();
+        let (report, written) = sync_channel(1);
+        let unwritten = Arc::new(AtomicUsize::new(0));
+        let of_thread = Arc::clone(&unwritten);
         // The thread is not joined: a write may block forever.
-        thread::Builder::new().name(thread.to_owned()).spawn(move || write_all(&of_thread, &descriptor))?;
-        Ok(Self { format, turn: Vec::new(), shared })
+        thread::Builder::new().name(thread.to_owned()).spawn(move || write_all(&received, &descriptor, &of_thread, &report))?;
+        Ok(Self { format, turn: Vec::new(), lines, unwritten, written, dropped_lines: 0, dropped_in_all: 0 })
     }
 
     fn flush(&mut self) {
         if self.turn.is_empty() {
             return;
         }
-        let mut waiting = self.shared.lock();
-        let room = LOG_BYTES_MAX.saturating_sub(waiting.bytes.len() + waiting.under_way);
+        let room = LOG_BYTES_MAX.saturating_sub(self.unwritten.load(Ordering::Acquire));
         let fits = if self.turn.len() <= room { self.turn.len() } else { whole_lines(&self.turn[..room]) };
-        if waiting.dropped_lines > 0 && fits > 0 {
-            let count = std::mem::take(&mut waiting.dropped_lines);
-            let message = format!("⚠ {count} lines were dropped: nobody read them");
-            lines::note(&mut waiting.bytes, self.format, unix_ns(), "warning", &message);
-        }
         let (kept, dropped) = self.turn.split_at(fits);
-        waiting.bytes.extend_from_slice(kept);
-        let lines = dropped.iter().filter(|byte| **byte == b'\n').count() as u64;
-        waiting.dropped_lines += lines;
-        waiting.dropped_in_all += lines;
+        if !kept.is_empty() {
+            let mut bytes = Vec::new();
+            if self.dropped_lines > 0 {
+                let message = format!("⚠ {} lines were dropped: nobody read them", std::mem::take(&mut self.dropped_lines));
+                lines::note(&mut bytes, self.format, unix_nanos(), "warning", &message);
+            }
+            bytes.extend_from_slice(kept);
+            self.unwritten.fetch_add(bytes.len(), Ordering::AcqRel);
+            // Fails only if the thread has panicked.
+            let _ = self.lines.send(bytes);
+        }
+        let dropped = dropped.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.dropped_lines += dropped;
+        self.dropped_in_all += dropped;
         self.turn.clear();
-        self.shared.changed.notify_all();
     }
 }
 
@@ -133,20 +120,10 @@ fn whole_lines(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
 }
 
-fn write_all(shared: &Shared, descriptor: &OwnedFd) {
-    let mut bytes = Vec::new();
-    loop {
-        {
-            let mut waiting = shared.lock();
-            waiting.under_way = 0;
-            shared.changed.notify_all();
-            while waiting.bytes.is_empty() {
-                waiting = shared.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-            }
-            bytes.clear();
-            std::mem::swap(&mut bytes, &mut waiting.bytes);
-            waiting.under_way = bytes.len();
-        }
+fn write_all(lines: &Receiver<Vec<u8>>, descriptor: &OwnedFd, unwritten: &AtomicUsize, report: &SyncSender<()>) {
+    while let Ok(mut bytes) = lines.recv() {
+        // One write for everything that waits.
+        lines.try_iter().for_each(|more| bytes.extend(more));
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             match rustix::io::write(descriptor, rest) {
@@ -157,6 +134,9 @@ fn write_all(shared: &Shared, descriptor: &OwnedFd) {
                 Err(_) => break,
             }
         }
+        unwritten.fetch_sub(bytes.len(), Ordering::AcqRel);
+        // If the queue is full, [`Log::finish`] has a report to receive already.
+        let _ = report.try_send(());
     }
 }
 
