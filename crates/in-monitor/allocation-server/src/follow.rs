@@ -11,6 +11,7 @@ use ttmon_model::event::Refused;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{BufferKind, Ledger};
 use ttmon_model::{KernelType, Source};
+use ttmon_os::time::unix_nanos;
 
 use crate::dump::{devices, devices_of_circular};
 use crate::handed::PostMortem;
@@ -78,7 +79,7 @@ impl Follower {
         if printed.len() > FOLLOWED_LINES_MAX {
             after.insert(0, format!("⚠ {} more events are not shown: too many at once", printed.len() - FOLLOWED_LINES_MAX));
         }
-        after.iter().for_each(|line| lines::note(&mut out, self.format, crate::work::unix_ns(), "info", line));
+        after.iter().for_each(|line| lines::note(&mut out, self.format, unix_nanos(), "info", line));
         out
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use ttmon_collect::handover::{HandedLedger, Receiver};
@@ -13,13 +13,14 @@ use ttmon_collect::ledgers::OpenLedger;
 use ttmon_ledger_reader::Region;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::units::UnixTime;
+use ttmon_os::lock;
+use ttmon_os::time::unix_nanos;
 
 use crate::limits::{
     HANDED_BYTES_OF_USER_MAX, HANDED_DEAD_BYTES_MAX, HANDED_DEAD_BYTES_OF_USER_MAX, HANDED_DEAD_TIME, HANDED_MAX, HANDED_MEASURE_INTERVAL,
 };
 use crate::lines::megabytes;
 use crate::peer;
-use crate::work::unix_ns;
 
 /// Messages received per turn.
 const RECEIVED_MAX: usize = 64;
@@ -59,13 +60,9 @@ impl KeptLedger {
 pub struct PostMortem(Arc<Mutex<Vec<KeptLedger>>>);
 
 impl PostMortem {
-    fn lock(&self) -> MutexGuard<'_, Vec<KeptLedger>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Calls `show` with each ledger, the oldest first.
     pub fn each(&self, show: impl FnMut(&KeptLedger)) {
-        self.lock().iter().for_each(show);
+        lock(&self.0).iter().for_each(show);
     }
 }
 
@@ -133,7 +130,7 @@ impl HandedLedgers {
                     continue;
                 }
             };
-            let mut kept = self.kept.lock();
+            let mut kept = lock(&self.kept.0);
             if kept.iter().any(|known| known.ledger.identity() == handed.identity) {
                 continue;
             }
@@ -179,17 +176,17 @@ impl HandedLedgers {
 
     /// Stores the pidfd while the process lives.
     pub(crate) fn watch(&mut self, number: u64, pidfd: OwnedFd) {
-        if let Some(known) = self.kept.lock().iter_mut().find(|known| known.number == number) {
+        if let Some(known) = lock(&self.kept.0).iter_mut().find(|known| known.number == number) {
             known.pidfd = Some(pidfd);
         }
     }
 
     /// Records the end of a process. Returns its ledger, to count the live entries.
     pub(crate) fn ended(&mut self, number: u64) -> Option<Arc<Region>> {
-        let mut kept = self.kept.lock();
+        let mut kept = lock(&self.kept.0);
         let known = kept.iter_mut().find(|known| known.number == number && known.ended.is_none())?;
         known.measure();
-        known.ended = Some(Ended { time: UnixTime(unix_ns()), at: Instant::now() });
+        known.ended = Some(Ended { time: UnixTime(unix_nanos()), at: Instant::now() });
         // Closing the pidfd also removes it from the epoll.
         known.pidfd = None;
         let region = Arc::clone(&known.ledger.region);
@@ -198,14 +195,14 @@ impl HandedLedgers {
     }
 
     pub(crate) fn counted(&mut self, number: u64, live: u64) {
-        if let Some(known) = self.kept.lock().iter_mut().find(|known| known.number == number) {
+        if let Some(known) = lock(&self.kept.0).iter_mut().find(|known| known.number == number) {
             known.live = Some(live);
         }
     }
 
     /// When the next ledger expires or the next measurement is due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let kept = self.kept.lock();
+        let kept = lock(&self.kept.0);
         let measure = (!kept.is_empty()).then_some(self.measured + HANDED_MEASURE_INTERVAL);
         kept.iter().filter_map(|known| known.ended).map(|ended| ended.at + HANDED_DEAD_TIME).chain(measure).min()
     }
@@ -216,7 +213,7 @@ impl HandedLedgers {
             return;
         }
         self.measured = now;
-        let mut kept = self.kept.lock();
+        let mut kept = lock(&self.kept.0);
         kept.iter_mut().for_each(KeptLedger::measure);
         self.forgotten.extend(drop_excess(&mut kept));
     }
@@ -224,7 +221,7 @@ impl HandedLedgers {
     pub(crate) fn forget_old(&mut self, now: Instant) {
         self.measure(now);
         let is_old = |known: &mut KeptLedger| known.ended.is_some_and(|ended| now >= ended.at + HANDED_DEAD_TIME);
-        self.forgotten.extend(self.kept.lock().extract_if(.., is_old));
+        self.forgotten.extend(lock(&self.kept.0).extract_if(.., is_old));
     }
 
     /// Returns the ledgers that are no longer kept, to be dropped by a thread that may block. The loop no longer watches their processes.
@@ -235,7 +232,7 @@ impl HandedLedgers {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.kept.lock().len()
+        lock(&self.kept.0).len()
     }
 
     /// One line of text per kept ledger of an ended process.
@@ -338,7 +335,7 @@ mod tests {
         for ((uid, dead_bytes), number) in ledgers.iter().zip(0..) {
             let owner = ProcessKey { pid: 1, start_ticks: number };
             let ended = dead_bytes.map(|_| Ended { time: UnixTime(0), at: Instant::now() });
-            handed.kept.lock().push(KeptLedger {
+            lock(&handed.kept.0).push(KeptLedger {
                 number,
                 ledger: Arc::new(OpenLedger::handed(owner, *uid, Arc::clone(&region), (0, number))),
                 ended,
@@ -352,7 +349,7 @@ mod tests {
     }
 
     fn numbers(handed: &HandedLedgers) -> Vec<u64> {
-        handed.kept.lock().iter().map(|known| known.number).collect()
+        lock(&handed.kept.0).iter().map(|known| known.number).collect()
     }
 
     /// The limit is of the whole process.
@@ -382,11 +379,11 @@ mod tests {
     #[test]
     fn the_user_with_most_ledgers_loses_one() {
         let handed = handed(&[(1, None), (2, None), (1, None), (1, None)]);
-        let evict_one = |newcomer| evict_one(&mut handed.kept.lock(), newcomer).is_some();
+        let evict_one = |newcomer| evict_one(&mut lock(&handed.kept.0), newcomer).is_some();
         assert!(!evict_one(1), "not for himself, while all of his live");
         assert!(evict_one(2));
         assert_eq!(numbers(&handed), [1, 2, 3], "the oldest one");
-        handed.kept.lock()[2].ended = Some(Ended { time: UnixTime(0), at: Instant::now() });
+        lock(&handed.kept.0)[2].ended = Some(Ended { time: UnixTime(0), at: Instant::now() });
         assert!(evict_one(1));
         assert_eq!(numbers(&handed), [1, 2], "one of a process that has ended before one that lives");
     }
@@ -396,7 +393,7 @@ mod tests {
     fn a_forgotten_ledger_reports_no_end() {
         let mut handed = handed(&[(1, None)]);
         handed.watch(0, peer::open(std::process::id()).expect("descriptors").expect("alive"));
-        handed.forgotten.extend(evict_one(&mut handed.kept.lock(), 2));
+        handed.forgotten.extend(evict_one(&mut lock(&handed.kept.0), 2));
         assert!(handed.forgotten.iter().all(|known| known.pidfd.is_some()));
         let forgotten = handed.take_forgotten();
         assert!(forgotten.len() == 1 && forgotten.iter().all(|known| known.pidfd.is_none()));
@@ -420,12 +417,12 @@ mod tests {
     fn all_ledgers_together_and_those_of_live_processes_have_limits() {
         let share = HANDED_DEAD_BYTES_OF_USER_MAX;
         let dead = handed(&[(1, Some(share)), (2, Some(share)), (3, Some(share)), (4, Some(share)), (5, Some(share))]);
-        assert_eq!(drop_excess(&mut dead.kept.lock()).len(), 1);
+        assert_eq!(drop_excess(&mut lock(&dead.kept.0)).len(), 1);
         let alive = handed(&[(1, None), (1, None), (2, None)]);
-        for (known, bytes) in alive.kept.lock().iter_mut().zip([1, HANDED_BYTES_OF_USER_MAX, HANDED_BYTES_OF_USER_MAX]) {
+        for (known, bytes) in lock(&alive.kept.0).iter_mut().zip([1, HANDED_BYTES_OF_USER_MAX, HANDED_BYTES_OF_USER_MAX]) {
             known.bytes = bytes;
         }
-        let dropped = drop_excess(&mut alive.kept.lock());
+        let dropped = drop_excess(&mut lock(&alive.kept.0));
         assert_eq!(dropped.iter().map(|known| known.number).collect::<Vec<_>>(), [1]);
     }
 }

@@ -19,7 +19,6 @@ mod owner;
 mod peer;
 pub mod protocol;
 mod server;
-mod slab;
 mod store;
 mod warning_limit;
 mod work;

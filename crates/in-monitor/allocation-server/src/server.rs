@@ -10,12 +10,12 @@ mod messages;
 mod queries;
 mod streams;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -24,6 +24,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
 use ttmon_collect::handover::Receiver;
+use ttmon_os::time::unix_nanos;
 
 use crate::answer::Plan;
 use crate::connection::Connection;
@@ -36,10 +37,9 @@ use crate::listen::Listener;
 use crate::log::Log;
 use crate::owner::{Budget, ProcessView, Tracked};
 use crate::peer::HeldProcess;
-use crate::slab::Slab;
 use crate::store::Store;
 use crate::warning_limit::WarningLimit;
-use crate::work::{Cleanup, Control, Handle, Inbox, Sampler, Sources, WorkerMessage, Workers, unix_ns};
+use crate::work::{Cleanup, Control, Handle, Inbox, Sampler, Sources, WorkerMessage, Workers};
 
 /// The parts of a server.
 pub struct Settings {
@@ -92,8 +92,10 @@ pub struct Server {
     ends: OwnedFd,
     listeners: Vec<Listener>,
     unbound: Vec<(PathBuf, u32)>,
-    connections: Slab<Connection>,
-    processes: Slab<Process>,
+    /// By number. A connection whose input is being handled is not in the table.
+    connections: HashMap<u64, Connection>,
+    processes: BTreeMap<u64, Process>,
+    last_number: u64,
     by_pid: HashMap<u32, u64>,
     by_user: HashMap<u32, usize>,
     owners: usize,
@@ -152,7 +154,7 @@ impl Server {
         epoll::add(&epoll, &queriers, EventData::new_u64(QUERIERS), EventFlags::IN)?;
         epoll::add(&epoll, &ends, EventData::new_u64(ENDS), EventFlags::IN)?;
         let handed = HandedLedgers::new(settings.handover, settings.store.machine());
-        let (handle, mut inbox) = crate::work::connect(handed.kept())?;
+        let (handle, inbox) = crate::work::connect(handed.kept())?;
         epoll::add(&epoll, &inbox, EventData::new_u64(INBOX), EventFlags::IN)?;
         for (index, listener) in settings.listeners.iter().enumerate() {
             epoll::add(&epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::IN)?;
@@ -160,7 +162,7 @@ impl Server {
         if let Some(receiver) = handed.receiver() {
             epoll::add(&epoll, receiver, EventData::new_u64(HANDOVER), EventFlags::IN)?;
         }
-        let follower = (!settings.is_quiet).then(|| Follower::new(settings.log.format(), settings.store.machine(), unix_ns()));
+        let follower = (!settings.is_quiet).then(|| Follower::new(settings.log.format(), settings.store.machine(), unix_nanos()));
         let budget = Budget::new(settings.store.bytes_of_user());
         let mut server = Self {
             epoll,
@@ -171,14 +173,15 @@ impl Server {
             counters: Counters { listen_failures: settings.unbound.len() as u64, ..Counters::default() },
             listen_again: arrivals::listen_again(&settings.unbound),
             unbound: settings.unbound,
-            connections: Slab::default(),
-            processes: Slab::default(),
+            connections: HashMap::new(),
+            processes: BTreeMap::new(),
+            last_number: 0,
             by_pid: HashMap::new(),
             by_user: HashMap::new(),
             owners: 0,
             store: settings.store,
             handed,
-            workers: Workers::start(&handle, &mut inbox, settings.sampler, follower)?,
+            workers: Workers::start(&handle, settings.sampler, follower)?,
             inbox,
             log: settings.log,
             is_quiet: settings.is_quiet,
@@ -235,7 +238,7 @@ impl Server {
             }
             self.handle_deadlines();
             self.log.flush();
-            *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = self.counters;
+            *ttmon_os::lock(&self.counted) = self.counters;
         }
         self.shutdown();
         Ok(())
@@ -290,6 +293,7 @@ impl Server {
                 WorkerMessage::Dumped(about, texts) => self.dumped(about, &texts),
                 WorkerMessage::Followed(lines) => self.log.out().extend_from_slice(&lines),
                 WorkerMessage::Counted(number, live) => self.handed.counted(number, live),
+                WorkerMessage::Present => self.workers.follow_ledgers(),
                 WorkerMessage::Control(Control::Stop) => self.is_stopping = true,
                 WorkerMessage::Control(Control::Statistics) => self.statistics(),
             }

@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -18,6 +18,7 @@ use ttmon_ledger_reader::Region;
 use ttmon_model::Sample;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
+use ttmon_os::lock;
 
 use crate::counters::Counters;
 use crate::dump::{About, DumpWork, Viewer, dumps};
@@ -53,6 +54,8 @@ pub(crate) enum WorkerMessage {
     Followed(Vec<u8>),
     /// Live bytes of an ended process in the ledger that it handed over.
     Counted(u64, u64),
+    /// The service has a new sample: there may be new events in ledgers.
+    Present,
     Control(Control),
 }
 
@@ -74,24 +77,22 @@ pub struct Handle {
     counted: Arc<Mutex<Counters>>,
     /// The ledgers of the service's last sample.
     present: Arc<Mutex<Vec<Arc<OpenLedger>>>>,
-    follow: SyncSender<()>,
 }
 
 impl Handle {
     /// Stores the ledgers of a new sample, for event lines and dumps. Never waits.
     pub fn found(&self, ledgers: &[Arc<OpenLedger>]) {
-        *self.present.lock().unwrap_or_else(PoisonError::into_inner) = ledgers.to_vec();
-        // If the queue is full, a turn is already due; without a follower nothing reads it.
-        let _ = self.follow.try_send(());
+        *lock(&self.present) = ledgers.to_vec();
+        self.send(WorkerMessage::Present);
     }
 
     fn present(&self) -> Vec<Arc<OpenLedger>> {
-        self.present.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.present).clone()
     }
 
     /// The counters as of the last turn of the loop.
     pub fn counters(&self) -> Counters {
-        *self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.counted)
     }
 
     /// The shared copy that the loop updates.
@@ -120,8 +121,6 @@ impl Handle {
 /// The receiving end of the loop's messages.
 pub(crate) struct Inbox {
     pub(crate) news: Receiver<WorkerMessage>,
-    /// Taken by the thread that follows ledgers.
-    followed: Option<Receiver<()>>,
     waker: Arc<OwnedFd>,
 }
 
@@ -143,9 +142,8 @@ impl AsFd for Inbox {
 pub(crate) fn connect(kept: PostMortem) -> io::Result<(Handle, Inbox)> {
     let waker = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, receiver) = channel();
-    let (follow, followed) = sync_channel(1);
-    let handle = Handle { news: sender, waker: Arc::clone(&waker), kept, counted: Arc::default(), present: Arc::default(), follow };
-    Ok((handle, Inbox { news: receiver, followed: Some(followed), waker }))
+    let handle = Handle { news: sender, waker: Arc::clone(&waker), kept, counted: Arc::default(), present: Arc::default() };
+    Ok((handle, Inbox { news: receiver, waker }))
 }
 
 /// A thread that handles work items one at a time, with a bounded queue.
@@ -187,8 +185,8 @@ pub(crate) struct Workers {
     pub(crate) closer: Worker<OwnedFd>,
     /// Reads the other sources.
     pub(crate) sampler: Worker<()>,
-    /// Reports new events in ledgers immediately.
-    pub(crate) ledger_events: Worker<()>,
+    /// Reports new events in ledgers immediately. A quiet server has no such thread.
+    ledger_events: Option<Worker<()>>,
 }
 
 /// Maximum wait for a file of a peer. A peer can block the reader of its files.
@@ -196,14 +194,9 @@ const READ_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl Workers {
     /// Starts the threads. A follower reports events of programs that write ledgers.
-    pub(crate) fn start(handle: &Handle, inbox: &mut Inbox, mut sample: Sampler, follower: Option<Follower>) -> io::Result<Self> {
-        if let Some((mut follower, followed)) = follower.zip(inbox.followed.take()) {
-            let handle = handle.clone();
-            let run =
-                move || followed.iter().for_each(|()| handle.send(WorkerMessage::Followed(follower.read(&handle.present(), &handle.kept))));
-            thread::Builder::new().name("ledger-events".to_owned()).spawn(run)?;
-        }
-        let [of_peer_lookup, of_descendants, of_dumps, of_left_buffers, of_sampler] = std::array::from_fn(|_| handle.clone());
+    pub(crate) fn start(handle: &Handle, mut sample: Sampler, follower: Option<Follower>) -> io::Result<Self> {
+        let [of_peer_lookup, of_descendants, of_dumps, of_left_buffers, of_sampler, of_ledger_events] =
+            std::array::from_fn(|_| handle.clone());
         let mut pool = Pool::new(READ_TIMEOUT, None);
         Ok(Self {
             peer_lookup: Worker::start("peer-lookup", CONNECTIONS_MAX, move |first, more| {
@@ -224,8 +217,21 @@ impl Workers {
             })?,
             closer: Worker::start("closer", CONNECTIONS_MAX, |descriptor, _| drop(descriptor))?,
             sampler: Worker::start("alloc-sampler", 1, move |(), _| of_sampler.send(WorkerMessage::Sampled(sample().map(Box::new))))?,
-            ledger_events: Worker(handle.follow.clone()),
+            ledger_events: match follower {
+                Some(mut follower) => Some(Worker::start("ledger-events", 1, move |(), _| {
+                    let lines = follower.read(&of_ledger_events.present(), &of_ledger_events.kept);
+                    of_ledger_events.send(WorkerMessage::Followed(lines));
+                })?),
+                None => None,
+            },
         })
+    }
+
+    /// Reports new events in ledgers. If the queue is full, a turn is already due.
+    pub(crate) fn follow_ledgers(&self) {
+        if let Some(worker) = &self.ledger_events {
+            worker.queue(());
+        }
     }
 }
 
@@ -264,12 +270,6 @@ fn view(environment: &[u8]) -> Option<ProcessView> {
         VisibleDevicesVariable::Unknown => VisibleDevices::Cut,
     };
     Some(ProcessView { visible, is_mock })
-}
-
-pub(crate) fn unix_ns() -> u64 {
-    // A clock before 1970 shows 1970.
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

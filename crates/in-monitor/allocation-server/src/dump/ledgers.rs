@@ -9,12 +9,13 @@ use ttmon_ledger_reader::{LedgerDetail, Lines, Region};
 use ttmon_model::Source;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{BufferKind, Ledger};
+use ttmon_os::time::unix_nanos;
 
 use super::{About, Dump, Viewer};
 use crate::handed::PostMortem;
 use crate::limits::DUMP_ENTRIES_MAX;
 use crate::peer;
-use crate::work::{Sources, unix_ns};
+use crate::work::Sources;
 
 /// A ledger of a socket peer that is to be dumped.
 pub(crate) struct ToDump {
@@ -69,7 +70,7 @@ pub(crate) fn dumps(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMor
     if let Some(sources) = &work.sources {
         dumps.iter_mut().for_each(|dump| dump.add_reported(&sources.sample));
     }
-    let now = unix_ns();
+    let now = unix_nanos();
     work.viewers.iter().zip(dumps).map(|(viewer, dump)| (*viewer, dump.text(work.about, now))).collect()
 }
 

@@ -119,7 +119,7 @@ impl Server {
         let Ok(peer) = alive.map_or(Ok(None), |pidfd| self.known_or_new(pid, pidfd)) else { return self.refuse(NO_DESCRIPTOR) };
         let mut connection = Connection::new(socket, is_guarded, peer, (pid, uid));
         *self.by_user.entry(uid).or_default() += 1;
-        if let Some(process) = peer.and_then(|peer| self.processes.get_mut(peer)) {
+        if let Some(process) = peer.and_then(|peer| self.processes.get_mut(&peer)) {
             process.connections += 1;
             if process.view.is_none() {
                 connection.pause = Some(Pause::Inspection);
@@ -127,10 +127,11 @@ impl Server {
         }
         let is_paused = connection.pause.is_some();
         connection.waits = Some((!is_paused, false));
-        let number = self.connections.insert(connection);
+        let number = self.new_number();
         let flags = if is_paused { EventFlags::empty() } else { EventFlags::IN };
-        let Some(connection) = self.connections.get_mut(number) else { return };
-        if epoll::add(&self.epoll, &connection.socket, EventData::new_u64(CONNECTION | number), flags).is_err() {
+        let watched = epoll::add(&self.epoll, &connection.socket, EventData::new_u64(CONNECTION | number), flags);
+        self.connections.insert(number, connection);
+        if watched.is_err() {
             return self.close(number);
         }
         if is_paused {
@@ -142,7 +143,7 @@ impl Server {
     pub(super) fn known_or_new(&mut self, pid: u32, pidfd: OwnedFd) -> io::Result<Option<u64>> {
         let known = self.by_pid.get(&pid).copied();
         if let Some(known) = known {
-            let Some(process) = self.processes.get(known) else { return Ok(None) };
+            let Some(process) = self.processes.get(&known) else { return Ok(None) };
             if !process.is_dead && peer::is_alive(process.held.pidfd.as_fd()) {
                 return Ok(Some(known));
             }
@@ -152,14 +153,18 @@ impl Server {
         Ok(peer::read_process(pid, pidfd)?.and_then(|held| self.add_process(held)))
     }
 
+    /// Returns the number of a new connection or process. No number is used twice, so a stale one never refers to another item.
+    fn new_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
     pub(super) fn add_process(&mut self, held: HeldProcess) -> Option<u64> {
         let key = held.key;
-        let number = self.processes.insert(Process { held, view: None, tracked: None, refused: None, connections: 0, is_dead: false });
-        let process = self.processes.get(number)?;
-        if epoll::add(&self.ends, &process.held.pidfd, EventData::new_u64(PROCESS | number), EventFlags::IN).is_err() {
-            self.processes.remove(number);
-            return None;
-        }
+        let number = self.new_number();
+        epoll::add(&self.ends, &held.pidfd, EventData::new_u64(PROCESS | number), EventFlags::IN).ok()?;
+        let process = Process { held, view: None, tracked: None, refused: None, connections: 0, is_dead: false };
+        self.processes.insert(number, process);
         self.by_pid.insert(key.pid, number);
         self.workers.peer_lookup.queue(key);
         Some(number)
@@ -175,7 +180,7 @@ impl Server {
             if let Some(number) = self.add_process(held) {
                 self.owners += 1;
                 let tracked = Tracked::new(hosted, uid, &mut self.budget);
-                if let Some(process) = self.processes.get_mut(number) {
+                if let Some(process) = self.processes.get_mut(&number) {
                     process.tracked = Some(tracked);
                 }
                 self.counters.adopted += 1;
@@ -202,15 +207,17 @@ impl Server {
 
     pub(super) fn inspected(&mut self, key: ProcessKey, view: ProcessView) {
         let Some(number) = self.by_pid.get(&key.pid).copied() else { return };
-        let Some(process) = self.processes.get_mut(number).filter(|process| process.held.key == key) else { return };
+        let Some(process) = self.processes.get_mut(&number).filter(|process| process.held.key == key) else { return };
         process.view = Some(view);
         self.plan = None;
         self.resume_all(|connection| connection.pause == Some(Pause::Inspection) && connection.peer == Some(number));
     }
 
     pub(super) fn resume_all(&mut self, is_waiting: impl Fn(&Connection) -> bool) {
-        let waiting = self.connections.iter().filter(|(_, connection)| is_waiting(connection)).map(|(number, _)| number);
-        waiting.collect::<Vec<u64>>().into_iter().for_each(|number| self.resume(number));
+        let waiting = self.connections.iter().filter(|(_, connection)| is_waiting(connection)).map(|(number, _)| *number);
+        let mut waiting: Vec<u64> = waiting.collect();
+        waiting.sort_unstable();
+        waiting.into_iter().for_each(|number| self.resume(number));
     }
 }
 

@@ -7,6 +7,7 @@ use ttmon_ledger::layout::kind;
 use ttmon_ledger::report::{FreeTarget, kernel_flags, kind_of};
 use ttmon_ledger_reader::buffer_kind;
 use ttmon_model::KernelType;
+use ttmon_os::time::unix_nanos;
 
 use super::{Process, Server, Untracked};
 use crate::connection::{Connection, Deadline, Flow, Pause, Speaker};
@@ -15,7 +16,6 @@ use crate::limits::{FULL_PAUSE, INSPECTION_WAIT, OWNERS_MAX, OWNERS_OF_USER_MAX,
 use crate::lines::{self, Done, EventLine, megabytes};
 use crate::owner::{Change, NotRecorded, ProcessView, Reported, Tracked};
 use crate::peer;
-use crate::work::unix_ns;
 
 /// Smaller sizes are not compared with the memory of the device: every memory of every chip is larger.
 const SIZE_OF_NOTE: u64 = 64 << 20;
@@ -63,7 +63,7 @@ impl Server {
             },
         };
         let Some(number) = speaker.process else { return self.refuse_pid(connection, request) };
-        let Some(process) = self.processes.get_mut(number) else {
+        let Some(process) = self.processes.get_mut(&number) else {
             // A process without its own connection, which has ended. Its last events do not belong to its parent.
             self.counters.of_the_dead += 1;
             return;
@@ -84,7 +84,7 @@ impl Server {
         if request.size > SIZE_OF_NOTE && self.is_larger_than_its_memory(number, request) {
             return self.refused(connection, request, NotRecorded::Size);
         }
-        let Some(process) = self.processes.get_mut(number) else { return };
+        let Some(process) = self.processes.get_mut(&number) else { return };
         let Process { tracked: Some(tracked), held, .. } = process else { return };
         let pid = held.key.pid;
         let tag = if speaker.is_label { tracked.label(request.process_id, &mut self.budget) } else { 0 };
@@ -108,7 +108,7 @@ impl Server {
 
     /// Whether the device is known and its memory is smaller than the allocation.
     fn is_larger_than_its_memory(&mut self, number: u64, request: &Request) -> bool {
-        let view = self.processes.get(number).and_then(|process| process.view.clone());
+        let view = self.processes.get(&number).and_then(|process| process.view.clone());
         let Some(view) = view.filter(|_| request.kind == Type::Alloc) else { return false };
         let mut plan = self.take_plan();
         let capacity = plan.capacity(&view, request.device_id, kind_of(request.buffer_type));
@@ -123,7 +123,7 @@ impl Server {
             connection.speakers.swap(0, at);
             return connection.speakers.first().map_or(Whose::Nobody, |speaker| Whose::Of(*speaker));
         }
-        let Some(peer) = connection.peer.and_then(|peer| self.processes.get(peer)) else { return Whose::Nobody };
+        let Some(peer) = connection.peer.and_then(|peer| self.processes.get(&peer)) else { return Whose::Nobody };
         // The demonstration client sends frees with pid 0. They belong to the client itself.
         let is_free = matches!(request.kind, Type::Free | Type::CbFree | Type::KernelUnload);
         let speaker = match u32::try_from(pid) {
@@ -142,7 +142,7 @@ impl Server {
     /// Starts a search for the process of a pid. The message and all later ones of the connection wait for the result.
     #[cold]
     fn find(&mut self, number: u64, connection: &mut Connection, request: &Request, pid: u32) {
-        let peer = connection.peer.and_then(|peer| self.processes.get(peer));
+        let peer = connection.peer.and_then(|peer| self.processes.get(&peer));
         let named = peer.map(|peer| peer::NamedPeer { peer: peer.held.key.pid, uids: peer.held.uids, pid });
         if named.is_some_and(|named| self.workers.descendants.queue((number, named))) {
             connection.pause = Some(Pause::Descendant(*request));
@@ -162,25 +162,25 @@ impl Server {
 
     /// Handles the result of a search for a pid. A process with its own connection is reported through that connection.
     pub(super) fn found(&mut self, number: u64, pid: u32, held: Option<peer::HeldProcess>) {
-        let Some(connection) = self.connections.get(number) else { return };
+        let Some(connection) = self.connections.get(&number) else { return };
         let Some(Pause::Descendant(request)) = connection.pause.filter(|_| connection.peer.is_some()) else { return };
         if u32::try_from(request.process_id) != Ok(pid) {
             return;
         }
-        let view = connection.peer.and_then(|peer| self.processes.get(peer)).and_then(|peer| peer.view.clone());
+        let view = connection.peer.and_then(|peer| self.processes.get(&peer)).and_then(|peer| peer.view.clone());
         let process = held.and_then(|held| {
             let known = self.by_pid.get(&held.key.pid).copied();
-            match known.and_then(|number| Some((number, self.processes.get(number).filter(|process| !process.is_dead)?))) {
+            match known.and_then(|number| Some((number, self.processes.get(&number).filter(|process| !process.is_dead)?))) {
                 Some((number, process)) => (process.connections == 0).then_some(number),
                 // A process that the peer forked gets the view of its parent, if known.
                 None => {
                     let number = self.add_process(held)?;
-                    self.processes.get_mut(number)?.view = view;
+                    self.processes.get_mut(&number)?.view = view;
                     Some(number)
                 }
             }
         });
-        if let (Some(process), Some(connection)) = (process, self.connections.get_mut(number)) {
+        if let (Some(process), Some(connection)) = (process, self.connections.get_mut(&number)) {
             connection.remember(Speaker { pid: request.process_id, process: Some(process), is_label: false });
         }
         self.resume(number);
@@ -189,13 +189,13 @@ impl Server {
     /// Creates the ledger of a process. After a refusal it is not attempted again with every event.
     #[cold]
     fn begin_to_track(&mut self, connection: &mut Connection, number: u64) -> bool {
-        let refused = self.processes.get(number).and_then(|process| process.refused).filter(|(since, _)| since.elapsed() < FULL_PAUSE);
+        let refused = self.processes.get(&number).and_then(|process| process.refused).filter(|(since, _)| since.elapsed() < FULL_PAUSE);
         let untracked = match refused {
             Some((_, untracked)) => untracked,
             None => match self.try_to_track(number) {
                 Ok(()) => return true,
                 Err((untracked, why)) => {
-                    if let Some(process) = self.processes.get_mut(number) {
+                    if let Some(process) = self.processes.get_mut(&number) {
                         process.refused = Some((Instant::now(), untracked));
                     }
                     if self.may_warn(connection) {
@@ -213,8 +213,8 @@ impl Server {
     }
 
     fn try_to_track(&mut self, number: u64) -> Result<(), (Untracked, String)> {
-        let uid = self.processes.get(number).map_or(0, |process| process.held.uid());
-        let of_user = self.processes.iter().filter(|(_, process)| process.tracked.is_some() && process.held.uid() == uid).count();
+        let uid = self.processes.get(&number).map_or(0, |process| process.held.uid());
+        let of_user = self.processes.values().filter(|process| process.tracked.is_some() && process.held.uid() == uid).count();
         if self.owners >= OWNERS_MAX {
             return Err((Untracked::TooMany, format!("{} processes are tracked already", self.owners)));
         }
@@ -225,7 +225,7 @@ impl Server {
             let share = megabytes(self.budget.share_of(uid));
             return Err((Untracked::NoLedger, format!("user {uid} has its share of the state directory, {share} MB")));
         }
-        let Some(process) = self.processes.get_mut(number) else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(&number) else { return Ok(()) };
         let view = process.view.clone().unwrap_or(ProcessView::UNKNOWN);
         let hosted = self.store.create(&process.held, &view).map_err(|error| {
             let path = self.store.path().display();
@@ -303,7 +303,7 @@ impl Server {
             address: request.buffer_id,
             refs: change.refs,
             total,
-            unix_ns: if format == lines::Format::Json { unix_ns() } else { 0 },
+            unix_ns: if format == lines::Format::Json { unix_nanos() } else { 0 },
         };
         lines::event(self.log.out(), format, &lines);
     }

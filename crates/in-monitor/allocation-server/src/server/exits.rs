@@ -14,7 +14,7 @@ use crate::work::Cleanup;
 
 impl Server {
     pub(super) fn process_ended(&mut self, number: u64) {
-        let Some(process) = self.processes.get_mut(number).filter(|process| !process.is_dead) else { return };
+        let Some(process) = self.processes.get_mut(&number).filter(|process| !process.is_dead) else { return };
         process.is_dead = true;
         // Fails only if the pidfd is not in the epoll.
         let _ = epoll::delete(&self.ends, &process.held.pidfd);
@@ -32,7 +32,7 @@ impl Server {
         }
         self.forget_pid(key.pid, number);
         if is_over {
-            self.processes.remove(number);
+            self.processes.remove(&number);
         }
     }
 
@@ -49,13 +49,13 @@ impl Server {
 
     /// Records that a process has one connection fewer. Removes a process without connections and entries.
     pub(super) fn release_process(&mut self, number: u64) {
-        let Some(process) = self.processes.get_mut(number) else { return };
+        let Some(process) = self.processes.get_mut(&number) else { return };
         process.connections = process.connections.saturating_sub(1);
         if process.connections == 0 && process.tracked.is_none() {
             // Fails only if the end of the process has removed it already.
             let _ = epoll::delete(&self.ends, &process.held.pidfd);
             let pid = process.held.key.pid;
-            self.processes.remove(number);
+            self.processes.remove(&number);
             self.forget_pid(pid, number);
         }
     }
@@ -108,7 +108,7 @@ impl Server {
         if let Some(region) = self.handed.ended(number) {
             self.workers.left_buffers.queue((number, region));
             // The process may have started and ended between two samples.
-            self.workers.ledger_events.queue(());
+            self.workers.follow_ledgers();
         }
     }
 }

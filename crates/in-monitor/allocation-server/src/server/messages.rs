@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ttmon_ledger::layout::{KINDS, kind};
 use ttmon_ledger::report::BUFFER_KINDS;
+use ttmon_os::time::unix_nanos;
 
 use super::Server;
 use crate::connection::Connection;
@@ -12,7 +13,6 @@ use crate::counters::ROWS;
 use crate::limits::WARNINGS_PER_CONNECTION_MAX;
 use crate::lines::{self, Format, kilobytes};
 use crate::owner::{Tracked, add};
-use crate::work::unix_ns;
 
 /// Maximum time to write the last lines at shutdown.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -22,14 +22,14 @@ impl Server {
     pub fn print_line(&mut self, message: &str) {
         let format = self.log.format();
         for line in message.split('\n').filter(|line| format == Format::Text || !line.is_empty()) {
-            lines::note(self.log.out(), format, unix_ns(), "info", line);
+            lines::note(self.log.out(), format, unix_nanos(), "info", line);
         }
     }
 
     /// Prints a warning on stderr.
     pub fn warn(&mut self, message: &str) {
         let format = self.log.format();
-        lines::note(self.log.errors(), format, unix_ns(), "warning", message);
+        lines::note(self.log.errors(), format, unix_nanos(), "warning", message);
     }
 
     /// Counts a warning about a connection and its user. Returns whether it may be printed.
@@ -72,7 +72,7 @@ impl Server {
                 let text = format!(
                     "{{\"time\":\"{}\",\"op\":\"statistics\",\"owners\":{},\"open_connections\":{},\"entries\":{},\"lines_dropped\":{},\
                      \"handed\":{},\"counters\":{{{}}}}}\n",
-                    ttmon_model::units::UnixTime(unix_ns()).rfc3339(),
+                    ttmon_model::units::UnixTime(unix_nanos()).rfc3339(),
                     self.owners,
                     self.connections.len(),
                     self.entries(),
@@ -87,7 +87,7 @@ impl Server {
 
     /// The ledgers of all tracked processes.
     pub(super) fn tracked(&self) -> impl Iterator<Item = &Tracked> {
-        self.processes.iter().filter_map(|(_, process)| process.tracked.as_ref())
+        self.processes.values().filter_map(|process| process.tracked.as_ref())
     }
 
     fn entries(&self) -> u64 {

@@ -36,7 +36,7 @@ impl Server {
 
     pub(super) fn answer(&mut self, connection: &mut Connection, request: &Request, size: Size) -> Flow {
         let mut plan = self.take_plan();
-        let peer = connection.peer.and_then(|peer| self.processes.get(peer));
+        let peer = connection.peer.and_then(|peer| self.processes.get(&peer));
         // A process that cannot be inspected sees all devices of the machine, like a monitor.
         let view = peer.and_then(|peer| peer.view.clone()).filter(|view| *view != ProcessView::UNKNOWN).unwrap_or(EVERYTHING);
         let querier = Querier { process: peer.map(|peer| peer.held.key), view };
@@ -45,7 +45,7 @@ impl Server {
             Type::Query => {
                 self.counters.queries += 1;
                 let bytes = |process: u64, allocator, kind| {
-                    let process = self.processes.get(process).filter(|process| !process.is_dead);
+                    let process = self.processes.get(&process).filter(|process| !process.is_dead);
                     process.and_then(|process| process.tracked.as_ref()).map_or(0, |tracked| tracked.hosted.live_of(allocator, kind).0)
                 };
                 let usage = plan.usage(&querier, device, bytes);
@@ -92,7 +92,7 @@ impl Server {
             .filter(|(_, process)| !process.is_dead)
             .filter_map(|(number, process)| {
                 let (tracked, view) = (process.tracked.as_ref()?, process.view.as_ref().unwrap_or(&ProcessView::UNKNOWN));
-                Some(ReportingProcess { number, key: process.held.key, view, tracked })
+                Some(ReportingProcess { number: *number, key: process.held.key, view, tracked })
             })
             .collect();
         Plan::new(self.sources.as_ref(), &reporting)
@@ -181,8 +181,8 @@ impl Server {
                 }
             }
         }
-        let tracked = self.processes.iter().filter(|(_, process)| process.tracked.is_some() && !process.is_dead);
-        let reporting = tracked.filter_map(|(_, process)| {
+        let tracked = self.processes.values().filter(|process| process.tracked.is_some() && !process.is_dead);
+        let reporting = tracked.filter_map(|process| {
             // The dump reports a process without a file as unreadable.
             let file = process.tracked.as_ref()?.hosted.file().try_clone().ok();
             Some(ToDump { pid: process.held.key.pid, uid: process.held.uid(), file })
@@ -197,8 +197,8 @@ impl Server {
         // The connection may have ended before the line feed's quiet period.
         self.change_deadline(number, connection, None);
         let viewer = Viewer::of(connection.uid);
-        let is_reading = |(_, other): &(u64, &Connection)| other.is_ending && !other.unread.is_empty();
-        let reading = self.connections.iter().filter(is_reading).map(|(_, other)| Viewer::of(other.uid));
+        let is_reading = |other: &&Connection| other.is_ending && !other.unread.is_empty();
+        let reading = self.connections.values().filter(is_reading).map(|other| Viewer::of(other.uid));
         let DumpQueue { requesters, later, .. } = &self.dumps[About::Everything as usize];
         let all: Vec<Viewer> = requesters.iter().chain(later).map(|(_, viewer)| *viewer).chain(reading).collect();
         let own = all.iter().filter(|other| **other == viewer).count();
@@ -241,7 +241,7 @@ impl Server {
     }
 
     fn answer_with_dump(&mut self, number: u64, text: &str) {
-        let Some(connection) = self.connections.get_mut(number) else { return };
+        let Some(connection) = self.connections.get_mut(&number) else { return };
         connection.pause = None;
         connection.is_ending = true;
         connection.has_ended = true;

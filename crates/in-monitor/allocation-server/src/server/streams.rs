@@ -13,12 +13,12 @@ use crate::protocol::{Step, Wait};
 impl Server {
     pub(super) fn connection_ready(&mut self, number: u64, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
-            let flow = self.connections.get_mut(number).map_or(Flow::On, Connection::send_on);
+            let flow = self.connections.get_mut(&number).map_or(Flow::On, Connection::send_on);
             if flow == Flow::Close {
                 return self.close(number);
             }
         }
-        let Some(connection) = self.connections.get_mut(number) else { return };
+        let Some(connection) = self.connections.get_mut(&number) else { return };
         let is_over = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         match connection.pause {
             None if !connection.has_ended => {
@@ -43,7 +43,7 @@ impl Server {
     }
 
     fn receive(&mut self, number: u64) {
-        let Some(mut connection) = self.connections.lend(number) else { return };
+        let Some(mut connection) = self.connections.remove(&number) else { return };
         let mut buffer = std::mem::take(&mut self.buffer);
         let kept = connection.rest.len();
         let most = if self.querying > 0 { READ_BYTES_BESIDE_QUERIERS } else { READ_BYTES };
@@ -132,7 +132,7 @@ impl Server {
     }
 
     fn give_back(&mut self, number: u64, connection: Connection, flow: Flow) {
-        self.connections.put_back(number, connection);
+        self.connections.insert(number, connection);
         if flow == Flow::Close {
             self.close(number);
         }
@@ -140,7 +140,7 @@ impl Server {
 
     /// Continues a connection that was paused.
     pub(super) fn resume(&mut self, number: u64) {
-        let Some(mut connection) = self.connections.lend(number) else { return };
+        let Some(mut connection) = self.connections.remove(&number) else { return };
         self.change_deadline(number, &mut connection, None);
         let mut flow = Flow::On;
         match connection.pause.take() {
@@ -164,7 +164,7 @@ impl Server {
 
     /// Registers the wanted events with the kernel.
     pub(super) fn rearm(&mut self, number: u64) {
-        let Some(connection) = self.connections.get_mut(number) else { return };
+        let Some(connection) = self.connections.get_mut(&number) else { return };
         let waits = (connection.pause.is_none() && !connection.has_ended, !connection.unread.is_empty());
         let epoll = if connection.is_querying { &self.queriers } else { &self.epoll };
         let data = EventData::new_u64(CONNECTION | number);
@@ -196,9 +196,9 @@ impl Server {
     }
 
     pub(super) fn set_deadline(&mut self, number: u64, deadline: Option<(Instant, Deadline)>) {
-        if let Some(mut connection) = self.connections.lend(number) {
+        if let Some(mut connection) = self.connections.remove(&number) {
             self.change_deadline(number, &mut connection, deadline);
-            self.connections.put_back(number, connection);
+            self.connections.insert(number, connection);
         }
     }
 
@@ -216,7 +216,7 @@ impl Server {
     }
 
     pub(super) fn deadline_expired(&mut self, number: u64) {
-        let Some(mut connection) = self.connections.lend(number) else { return };
+        let Some(mut connection) = self.connections.remove(&number) else { return };
         let deadline = connection.deadline.map(|(_, deadline)| deadline);
         self.change_deadline(number, &mut connection, None);
         let flow = match deadline {
@@ -237,7 +237,7 @@ impl Server {
                 Flow::Close
             }
             Some(Deadline::Resume) => {
-                self.connections.put_back(number, connection);
+                self.connections.insert(number, connection);
                 return self.resume(number);
             }
             None => Flow::On,
@@ -247,7 +247,7 @@ impl Server {
     }
 
     pub(super) fn close(&mut self, number: u64) {
-        let Some(mut connection) = self.connections.remove(number) else { return };
+        let Some(mut connection) = self.connections.remove(&number) else { return };
         self.change_deadline(number, &mut connection, None);
         self.querying -= usize::from(connection.is_querying);
         // Fails only if the end of the connection has removed it already.
