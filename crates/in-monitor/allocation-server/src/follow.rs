@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ttmon_collect::ledgers::OpenLedger;
-use ttmon_ledger_reader::{Event, EventCursor, LedgerDetail, Lines, Op, ReadError, Region};
+use ttmon_ledger_reader::{Event, EventCursor, LedgerDetail, Lines, Op, ReadError};
 use ttmon_model::event::Refused;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{BufferKind, Ledger};
@@ -14,7 +14,7 @@ use ttmon_model::{KernelType, Source};
 use ttmon_os::time::unix_nanos;
 
 use crate::dump::{devices, devices_of_circular};
-use crate::handed::PostMortem;
+use crate::handed::{PostMortem, ledgers_of_programs};
 use crate::limits::{FOLLOWED_EVENTS_MAX, FOLLOWED_LINES_MAX, FOLLOWED_LINES_OF_PROCESS_MAX, KERNEL_TYPES_MAX};
 use crate::lines::{self, CB, Done, EventLine, Format, KERNEL};
 use crate::owner::add;
@@ -23,15 +23,9 @@ use crate::peer;
 /// One ledger of one process. After `exec` a process has another ledger.
 type LedgerKey = (ProcessKey, (u64, u64));
 
-struct Followed {
-    key: LedgerKey,
-    region: Arc<Region>,
-    has_ended: bool,
-}
-
 /// The state of a ledger between two turns.
 struct FollowedLedger {
-    region: Arc<Region>,
+    ledger: Arc<OpenLedger>,
     cursor: EventCursor,
     /// The end of the process was reported.
     is_over: bool,
@@ -39,6 +33,15 @@ struct FollowedLedger {
     is_unreadable: bool,
     /// Types of kernels, by allocator and address. An unload does not report the type.
     kernels: HashMap<(u16, u64), KernelType>,
+}
+
+/// The lines of one turn.
+struct Turn {
+    events: Vec<EventLine>,
+    /// Lines after those of the events.
+    after: Vec<String>,
+    /// Events that may still be read.
+    events_left: usize,
 }
 
 /// Reads flight recorders and writes their lines.
@@ -61,114 +64,104 @@ impl Follower {
     /// Returns the lines of all new events in these ledgers and in the handed-over ones.
     pub(crate) fn read(&mut self, present: &[Arc<OpenLedger>], handed: &PostMortem) -> Vec<u8> {
         let followed = self.followed(present, handed);
-        self.known.retain(|key, _| followed.iter().any(|one| one.key == *key));
-        let (mut printed, mut after, mut events_left) = (Vec::new(), Vec::new(), FOLLOWED_EVENTS_MAX);
+        self.known.retain(|key, _| followed.iter().any(|(ledger, _)| key_of(ledger) == *key));
+        let mut turn = Turn { events: Vec::new(), after: Vec::new(), events_left: FOLLOWED_EVENTS_MAX };
         self.next = if self.next < followed.len() { self.next } else { 0 };
         let (before, first) = followed.split_at(self.next);
-        for one in first.iter().chain(before) {
-            if events_left == 0 {
+        for (ledger, has_ended) in first.iter().chain(before) {
+            if turn.events_left == 0 {
                 break;
             }
             self.next = (self.next + 1) % followed.len();
-            self.read_one(one, &mut events_left, &mut printed, &mut after);
+            self.read_one(ledger, *has_ended, &mut turn);
         }
-        self.add_totals(&mut printed, &mut after);
-        printed.sort_by_key(|line| line.unix_ns);
+        self.add_totals(&mut turn);
+        let Turn { mut events, mut after, .. } = turn;
+        events.sort_by_key(|line| line.unix_ns);
         let mut out = Vec::new();
-        printed.iter().take(FOLLOWED_LINES_MAX).for_each(|line| lines::event(&mut out, self.format, line));
-        if printed.len() > FOLLOWED_LINES_MAX {
-            after.insert(0, format!("⚠ {} more events are not shown: too many at once", printed.len() - FOLLOWED_LINES_MAX));
+        events.iter().take(FOLLOWED_LINES_MAX).for_each(|line| lines::event(&mut out, self.format, line));
+        if events.len() > FOLLOWED_LINES_MAX {
+            after.insert(0, format!("⚠ {} more events are not shown: too many at once", events.len() - FOLLOWED_LINES_MAX));
         }
         after.iter().for_each(|line| lines::note(&mut out, self.format, unix_nanos(), "info", line));
         out
     }
 
-    /// Lists all ledgers, each once. The process of a ledger that is no longer in any list has ended.
-    fn followed(&self, present: &[Arc<OpenLedger>], handed: &PostMortem) -> Vec<Followed> {
+    /// Lists all ledgers, each once, and whether its process has ended. That of a ledger that is no longer in any list has ended.
+    fn followed(&self, present: &[Arc<OpenLedger>], handed: &PostMortem) -> Vec<(Arc<OpenLedger>, bool)> {
         // Events reported over the socket are printed when they are received.
         let is_reporting = |owner: ProcessKey| present.iter().any(|found| found.owner == owner && found.source == Source::Server);
-        let mut followed: Vec<Followed> = Vec::new();
-        handed.each(|kept| {
-            let (ledger, has_ended) = (&kept.ledger, kept.ended.is_some());
-            if ledger.region.identity().machine == self.machine {
-                followed.push(Followed { key: (ledger.owner, ledger.identity()), region: Arc::clone(&ledger.region), has_ended });
-            }
-        });
-        for found in present.iter().filter(|found| found.source == Source::Ledger) {
-            let key = (found.owner, found.identity());
-            if !followed.iter().any(|one| one.key == key) {
-                followed.push(Followed { key, region: Arc::clone(&found.region), has_ended: false });
-            }
-        }
+        let mut followed = ledgers_of_programs(handed, present.iter(), self.machine);
         for (key, known) in &self.known {
-            if !known.is_over && !followed.iter().any(|one| one.key == *key) {
-                followed.push(Followed { key: *key, region: Arc::clone(&known.region), has_ended: true });
+            if !known.is_over && !followed.iter().any(|(ledger, _)| key_of(ledger) == *key) {
+                followed.push((Arc::clone(&known.ledger), true));
             }
         }
-        followed.retain(|one| !is_reporting(one.key.0));
+        followed.retain(|(ledger, _)| !is_reporting(ledger.owner));
         followed
     }
 
-    fn read_one(&mut self, one: &Followed, events_left: &mut usize, printed: &mut Vec<EventLine>, after: &mut Vec<String>) {
-        let (since, pid) = (self.since_unix_ns, one.key.0.pid);
-        let known = self.known.entry(one.key).or_insert_with(|| {
-            let region = Arc::clone(&one.region);
+    fn read_one(&mut self, ledger: &Arc<OpenLedger>, has_ended: bool, turn: &mut Turn) {
+        let (since, owner, region) = (self.since_unix_ns, ledger.owner, &ledger.region);
+        let pid = owner.pid;
+        let known = self.known.entry(key_of(ledger)).or_insert_with(|| {
             // For a ledger that existed before, only later events are printed. Below it is reported if it cannot be read.
             let seen = if region.identity().created_unix_ns < since { region.last_event().unwrap_or(0) } else { 0 };
-            FollowedLedger { region, cursor: EventCursor::after(seen), is_over: false, is_unreadable: false, kernels: HashMap::new() }
+            let (ledger, cursor) = (Arc::clone(ledger), EventCursor::after(seen));
+            FollowedLedger { ledger, cursor, is_over: false, is_unreadable: false, kernels: HashMap::new() }
         });
         if known.is_over {
             return;
         }
-        known.is_over = one.has_ended;
-        let (events, mut hidden) = match known.cursor.read(&known.region, |_| false, usize::MAX) {
+        known.is_over = has_ended;
+        let (events, mut hidden) = match known.cursor.read(region, |_| false, usize::MAX) {
             Ok(new) => (new.events, new.overrun),
             Err(error) => {
-                known.report_unreadable(pid, &error, after);
+                known.report_unreadable(&error, &mut turn.after);
                 (Vec::new(), 0)
             }
         };
-        *events_left = events_left.saturating_sub(events.len());
-        if events.is_empty() && !one.has_ended {
+        turn.events_left = turn.events_left.saturating_sub(events.len());
+        if events.is_empty() && !has_ended {
             return;
         }
-        let ledger = match known.region.figures() {
+        let ledger = match region.figures() {
             Ok(ledger) => ledger,
-            Err(error) => return known.report_unreadable(pid, &error, after),
+            Err(error) => return known.report_unreadable(&error, &mut turn.after),
         };
         known.learn_kernels(&ledger, &events);
-        let first = printed.len();
+        let first = turn.events.len();
         for event in &events {
             let lines: Vec<EventLine> = lines_of(pid, event, &ledger, &known.kernels);
-            if printed.len() - first + lines.len() <= FOLLOWED_LINES_OF_PROCESS_MAX {
-                printed.extend(lines);
+            if turn.events.len() - first + lines.len() <= FOLLOWED_LINES_OF_PROCESS_MAX {
+                turn.events.extend(lines);
             } else {
                 hidden += 1;
             }
         }
         if hidden > 0 {
-            after.push(format!("⚠ [PID {pid}] {hidden} more events are not shown: too many at once"));
+            turn.after.push(format!("⚠ [PID {pid}] {hidden} more events are not shown: too many at once"));
         }
-        if one.has_ended && !lives(one.key.0) {
-            after.extend(lines::end_of_process(pid, live(&ledger)));
+        if has_ended && !lives(owner) {
+            turn.after.extend(lines::end_of_process(pid, live(&ledger)));
         }
     }
 
     /// Sets the total bytes after each event of a circular buffer or kernel, computed backwards from the current totals.
-    fn add_totals(&mut self, printed: &mut [EventLine], after: &mut Vec<String>) {
-        if !printed.iter().any(|line| is_summed(line.kind)) {
+    fn add_totals(&mut self, turn: &mut Turn) {
+        if !turn.events.iter().any(|line| is_summed(line.kind)) {
             return;
         }
         let mut now: HashMap<(i32, BufferKind), u64> = HashMap::new();
-        for ((owner, _), known) in self.known.iter_mut().filter(|(_, known)| !known.is_over) {
-            let whole = known.region.figures_with_circulars().or_else(|error| {
-                known.report_unreadable(owner.pid, &error, after);
-                known.region.figures()
+        for known in self.known.values_mut().filter(|known| !known.is_over) {
+            let whole = known.ledger.region.figures_with_circulars().or_else(|error| {
+                known.report_unreadable(&error, &mut turn.after);
+                known.ledger.region.figures()
             });
             let ledger = match whole {
                 Ok(ledger) => ledger,
                 Err(error) => {
-                    known.report_unreadable(owner.pid, &error, after);
+                    known.report_unreadable(&error, &mut turn.after);
                     continue;
                 }
             };
@@ -185,7 +178,7 @@ impl Follower {
                 }
             }
         }
-        for line in printed.iter_mut().rev().filter(|line| is_summed(line.kind)) {
+        for line in turn.events.iter_mut().rev().filter(|line| is_summed(line.kind)) {
             let sum = now.entry((line.device, line.kind)).or_default();
             line.total = *sum;
             *sum = if line.done == Done::Freed { sum.saturating_add(line.size) } else { sum.saturating_sub(line.size) };
@@ -195,8 +188,9 @@ impl Follower {
 
 impl FollowedLedger {
     /// Reports once that the ledger cannot be read. Later turns try again.
-    fn report_unreadable(&mut self, pid: u32, error: &ReadError, after: &mut Vec<String>) {
+    fn report_unreadable(&mut self, error: &ReadError, after: &mut Vec<String>) {
         if !std::mem::replace(&mut self.is_unreadable, true) {
+            let pid = self.ledger.owner.pid;
             after.push(format!("⚠ [PID {pid}] its ledger cannot be read, so its events and bytes are not shown: {error}"));
         }
     }
@@ -209,7 +203,7 @@ impl FollowedLedger {
             return;
         }
         let choose = |ledger: &Ledger| if is_short(ledger) { LedgerDetail::Buffers } else { LedgerDetail::Totals };
-        let Ok(Some(ledger)) = self.region.ledger(choose, Lines::default, &mut |_, _| true) else { return };
+        let Ok(Some(ledger)) = self.ledger.region.ledger(choose, Lines::default, &mut |_, _| true) else { return };
         if self.kernels.len() > KERNEL_TYPES_MAX {
             self.kernels.clear();
         }
@@ -217,6 +211,10 @@ impl FollowedLedger {
         self.kernels
             .extend(ledger.buffers.iter().filter_map(|buffer| Some(((slot(buffer.allocator)?, buffer.address), buffer.kernel_type?))));
     }
+}
+
+fn key_of(ledger: &OpenLedger) -> LedgerKey {
+    (ledger.owner, ledger.identity())
 }
 
 /// Returns the lines of an event, one for each chip of its allocator.
@@ -277,6 +275,8 @@ fn signed(device: u32) -> i32 {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
+
+    use ttmon_ledger_reader::Region;
 
     use super::*;
     use crate::owner::ProcessView;

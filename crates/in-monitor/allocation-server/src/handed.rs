@@ -11,6 +11,7 @@ use std::time::Instant;
 use ttmon_collect::handover::{HandedLedger, Receiver};
 use ttmon_collect::ledgers::OpenLedger;
 use ttmon_ledger_reader::Region;
+use ttmon_model::Source;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::units::UnixTime;
 use ttmon_os::lock;
@@ -64,6 +65,27 @@ impl PostMortem {
     pub fn each(&self, show: impl FnMut(&KeptLedger)) {
         lock(&self.0).iter().for_each(show);
     }
+}
+
+/// Returns the ledgers that programs of a machine write, each once, and whether the process has ended: those that were handed over, and
+/// those that a sample found.
+pub(crate) fn ledgers_of_programs<'a>(
+    kept: &PostMortem,
+    found: impl Iterator<Item = &'a Arc<OpenLedger>>,
+    machine: u64,
+) -> Vec<(Arc<OpenLedger>, bool)> {
+    let mut ledgers: Vec<(Arc<OpenLedger>, bool)> = Vec::new();
+    kept.each(|kept| {
+        if kept.ledger.region.identity().machine == machine {
+            ledgers.push((Arc::clone(&kept.ledger), kept.ended.is_some()));
+        }
+    });
+    for ledger in found.filter(|ledger| ledger.source == Source::Ledger) {
+        if !ledgers.iter().any(|(known, _)| (known.owner, known.identity()) == (ledger.owner, ledger.identity())) {
+            ledgers.push((Arc::clone(ledger), false));
+        }
+    }
+    ledgers
 }
 
 /// The receiving socket and the kept ledgers.

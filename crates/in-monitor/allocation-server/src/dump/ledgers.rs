@@ -1,18 +1,16 @@
 //! Reads the ledgers of all live processes for dumps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::Arc;
 
 use ttmon_collect::ledgers::OpenLedger;
 use ttmon_ledger_reader::{LedgerDetail, Lines, Region};
-use ttmon_model::Source;
-use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{BufferKind, Ledger};
 use ttmon_os::time::unix_nanos;
 
 use super::{About, Dump, Viewer};
-use crate::handed::PostMortem;
+use crate::handed::{PostMortem, ledgers_of_programs};
 use crate::limits::DUMP_ENTRIES_MAX;
 use crate::peer;
 use crate::work::Sources;
@@ -83,23 +81,17 @@ fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> 
     let of_file = |file: &Option<File>| Some(Arc::new(Region::open(file.as_ref()?.try_clone().ok()?).ok()?));
     let mut ledgers: Vec<Readable> =
         work.reporting.iter().map(|reporting| with_figures((reporting.pid, reporting.uid), of_file(&reporting.file), false)).collect();
-    let mut found: BTreeMap<(u64, u64), (ProcessKey, u32, Arc<Region>)> = BTreeMap::new();
-    kept.each(|kept| {
-        let ledger = &kept.ledger;
-        if kept.ended.is_none() && ledger.region.identity().machine == work.machine {
-            found.insert(ledger.identity(), (ledger.owner, ledger.uid, Arc::clone(&ledger.region)));
-        }
-    });
     let sampled = work.sources.iter().flat_map(|sources| &sources.ledgers);
-    for ledger in present.iter().chain(sampled).filter(|ledger| ledger.source == Source::Ledger) {
-        found.insert(ledger.identity(), (ledger.owner, ledger.uid, Arc::clone(&ledger.region)));
-    }
-    for (owner, uid, region) in found.into_values() {
-        match peer::held(owner.pid) {
-            Ok(Some(held)) if held.key == owner => ledgers.push(with_figures((owner.pid, held.uid()), Some(region), true)),
-            // The process has ended since the sample.
+    let found = ledgers_of_programs(kept, present.iter().chain(sampled), work.machine);
+    for (ledger, _) in found.into_iter().filter(|(_, has_ended)| !has_ended) {
+        let pid = ledger.owner.pid;
+        match peer::held(pid) {
+            Ok(Some(held)) if held.key == ledger.owner => {
+                ledgers.push(with_figures((pid, held.uid()), Some(Arc::clone(&ledger.region)), true));
+            }
+            // The process has ended.
             Ok(_) => {}
-            Err(_) => ledgers.push(with_figures((owner.pid, uid), None, true)),
+            Err(_) => ledgers.push(with_figures((pid, ledger.uid), None, true)),
         }
     }
     ledgers
