@@ -27,15 +27,16 @@ pub const MESSAGE_BYTES_MAX: usize = 144;
 
 /// Length of the messages of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
 pub enum Size {
     /// 72 bytes: types 1 to 5.
-    B72,
+    B72 = 72,
     /// 112 bytes: types 1 to 7.
-    B112,
+    B112 = 112,
     /// 128 bytes: types 1 to 11.
-    B128,
+    B128 = 128,
     /// 144 bytes: all types.
-    B144,
+    B144 = 144,
 }
 
 impl Size {
@@ -44,12 +45,7 @@ impl Size {
 
     /// Returns the number of bytes.
     pub const fn bytes(self) -> usize {
-        match self {
-            Self::B72 => 72,
-            Self::B112 => 112,
-            Self::B128 => 128,
-            Self::B144 => 144,
-        }
+        self as usize
     }
 
     /// Returns the size with that many bytes.
