@@ -71,9 +71,15 @@ fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-fn used_of(used: &mut PhaseBytes, (_, kind): RowKey) -> Option<&mut u64> {
-    let at = PHASE_KINDS.iter().position(|phase_kind| kind == BufferKind::Of(*phase_kind))?;
-    used.get_mut(at)
+/// Returns the index of a kind that phases count.
+fn phase_kind((_, kind): RowKey) -> Option<usize> {
+    PHASE_KINDS.iter().position(|phase_kind| kind == BufferKind::Of(*phase_kind))
+}
+
+fn add_used(used: &mut PhaseBytes, row: RowKey, bytes: i64) {
+    if let Some(at) = phase_kind(row) {
+        used[at] = used[at].saturating_add_signed(bytes);
+    }
 }
 
 /// The additional data that new events need.
@@ -171,9 +177,7 @@ impl History {
         self.live = live;
         self.used = [0; 2];
         for (row, buffer) in self.live.all() {
-            if let Some(used) = used_of(&mut self.used, row) {
-                *used = used.saturating_add(buffer.size);
-            }
+            add_used(&mut self.used, row, signed(buffer.size));
         }
         self.phases.interrupt();
         self.traces.interrupt();
@@ -182,10 +186,13 @@ impl History {
     fn apply(&mut self, event: &Event, ground: &Ground, tags: &Tags) {
         let row = (event.allocator, event.kind);
         match self.live.apply(event) {
-            Some(Change::Added(buffer)) => self.added(row, &buffer),
+            Some(Change::Added(buffer)) => {
+                self.change(row, buffer.stack, signed(buffer.size));
+                self.phases.added(&buffer, self.used);
+                self.traces.added(row, &buffer);
+            }
             Some(Change::Removed(buffer)) => {
-                self.change(row, &buffer, -1);
-                self.less(row, buffer.size);
+                self.change(row, buffer.stack, -signed(buffer.size));
                 self.phases.removed(&buffer);
                 self.traces.removed(&buffer);
             }
@@ -194,7 +201,7 @@ impl History {
                     since.tear_down(row, &buffers);
                 }
                 for buffer in buffers.values() {
-                    self.less(row, buffer.size);
+                    add_used(&mut self.used, row, -signed(buffer.size));
                     self.phases.torn_down(buffer);
                     self.traces.removed(buffer);
                 }
@@ -203,24 +210,11 @@ impl History {
         }
     }
 
-    fn added(&mut self, row: RowKey, buffer: &LiveBuffer) {
-        if let Some(used) = used_of(&mut self.used, row) {
-            *used = used.saturating_add(buffer.size);
-        }
-        self.change(row, buffer, 1);
-        self.phases.added(buffer, self.used);
-        self.traces.added(row, buffer);
-    }
-
-    fn change(&mut self, row: RowKey, buffer: &LiveBuffer, sign: i64) {
+    /// Records that the live bytes of a row changed by an allocation or a free.
+    fn change(&mut self, row: RowKey, stack: u32, bytes: i64) {
+        add_used(&mut self.used, row, bytes);
         if let Some(since) = &mut self.since_mark {
-            since.add(row, buffer.stack, signed(buffer.size).saturating_mul(sign));
-        }
-    }
-
-    fn less(&mut self, row: RowKey, bytes: u64) {
-        if let Some(used) = used_of(&mut self.used, row) {
-            *used = used.saturating_sub(bytes);
+            since.add(row, stack, bytes);
         }
     }
 
@@ -266,7 +260,7 @@ impl History {
         let open = ledger.allocators.iter().filter(|allocator| allocator.closed.is_none_or(|closed| closed.0 >= time));
         let rows = open.flat_map(|allocator| allocator.rows.iter().map(|row| (allocator.slot, row.kind)));
         for row in rows {
-            let Some(at_kind) = PHASE_KINDS.iter().position(|kind| row.1 == BufferKind::Of(*kind)) else { continue };
+            let Some(at_kind) = phase_kind(row) else { continue };
             self.sorted = self.sorted.saturating_add(self.live.count(row));
             if self.sorted > SORTED_MAX {
                 break;
