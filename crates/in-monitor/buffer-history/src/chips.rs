@@ -94,23 +94,15 @@ impl Chip {
     }
 }
 
-/// The identities of a process's chips.
-struct Identities {
-    /// Unique ids by TT-Metal's numbers.
-    unique_ids: HashMap<u32, u64>,
-}
-
-impl Identities {
-    fn of(ledger: &Ledger) -> Self {
-        let chips = ledger.allocators.iter().flat_map(|allocator| &allocator.chips);
-        Self { unique_ids: chips.filter_map(|chip| Some((chip.metal_id?, chip.unique_id?))).collect() }
-    }
-
-    fn id(&self, chip: LedgerChip, allocator: &LedgerAllocator) -> u64 {
-        // The unique id is unknown if the program itself reports the memory. It is known if the hook tracks memory on the same chip.
-        let by_number = || self.unique_ids.get(&chip.metal_id?).copied().or(chip.metal_id.map(u64::from));
-        chip.unique_id.or_else(by_number).unwrap_or(u64::from(allocator.given_id))
-    }
+/// Returns the identity of a chip of a process.
+fn identity_of(chip: LedgerChip, allocator: &LedgerAllocator, ledger: &Ledger) -> u64 {
+    // The unique id is unknown if the program itself reports the memory. It is known if the hook tracks memory on the same chip.
+    let by_number = || {
+        let number = chip.metal_id?;
+        let mut same = ledger.allocators.iter().flat_map(|one| &one.chips).filter(|one| one.metal_id == Some(number));
+        Some(same.find_map(|one| one.unique_id).unwrap_or(number.into()))
+    };
+    chip.unique_id.or_else(by_number).unwrap_or(allocator.given_id.into())
 }
 
 /// Sets the chips of each allocator of each ledger. Without a machine, no chip is a device.
@@ -122,8 +114,7 @@ pub(crate) fn name_chips(summaries: &mut [LedgerSummary], machine: Option<&Sampl
     };
     let mapped = machine.map(|machine| mapped_allocators(summaries, machine));
     for (index, summary) in (0..).zip(summaries) {
-        let identities = Identities::of(&summary.ledger);
-        let name = |chip: &LedgerChip, allocator: &LedgerAllocator| unmapped(identities.id(*chip, allocator));
+        let name = |chip: &LedgerChip, allocator: &LedgerAllocator| unmapped(identity_of(*chip, allocator, &summary.ledger));
         let allocators = summary.ledger.allocators.iter();
         let Some(mapped) = &mapped else {
             summary.chips = allocators.map(|one| one.chips.iter().map(|chip| name(chip, one)).collect()).collect();
@@ -147,10 +138,9 @@ fn unmapped_chips(summaries: &[LedgerSummary]) -> HashMap<u64, ChipName> {
     let mut mock: BTreeMap<u64, bool> = BTreeMap::new();
     let mut numbers: BTreeSet<(u64, u64)> = BTreeSet::new();
     for ledger in summaries.iter().map(|summary| &summary.ledger) {
-        let identities = Identities::of(ledger);
         for allocator in &ledger.allocators {
             for chip in &allocator.chips {
-                let identity = identities.id(*chip, allocator);
+                let identity = identity_of(*chip, allocator, ledger);
                 mock.entry(identity).or_insert(ledger.is_mock);
                 numbers.insert((identity, chip.metal_id.map_or(identity, u64::from)));
             }
