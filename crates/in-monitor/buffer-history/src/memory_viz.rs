@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use ttmon_model::units::UnixTime;
 
-use crate::pickle::{Batch, Memo, Pickle};
+use crate::pickle::{Memo, Pickle};
 use crate::spool::{Action, Record};
 use crate::trace::{Trace, kind_name};
 
@@ -72,9 +72,9 @@ impl File<'_, '_> {
     fn write(&mut self, devices: &[Option<u32>]) -> io::Result<()> {
         self.pickle.open_dictionary()?;
         self.text("segments")?;
-        let mut batch = self.pickle.open_list()?;
+        self.pickle.open_list()?;
         for (number, chip) in (0..).zip(devices).filter_map(|(number, chip)| Some((number, (*chip)?))) {
-            self.segments(number, chip, &mut batch)?;
+            self.segments(number, chip)?;
         }
         self.pickle.close_list()?;
         self.text("device_traces")?;
@@ -96,10 +96,10 @@ impl File<'_, '_> {
     }
 
     fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Self, T) -> io::Result<()>) -> io::Result<()> {
-        let mut batch = self.pickle.open_list()?;
+        self.pickle.open_list()?;
         for item in items {
             write(self, item)?;
-            batch.item(&mut self.pickle)?;
+            self.pickle.end_item()?;
         }
         self.pickle.close_list()
     }
@@ -115,7 +115,7 @@ impl File<'_, '_> {
     }
 
     /// Writes the live buffers of a chip at the end, by kind. Kinds with overlapping addresses share one segment.
-    fn segments(&mut self, device: u64, chip: u32, batch: &mut Batch) -> io::Result<()> {
+    fn segments(&mut self, device: u64, chip: u32) -> io::Result<()> {
         let Some(traced) = self.trace.chips.get(chip as usize) else { return Ok(()) };
         let mut ranges: Vec<(u64, u64, u64)> = Vec::new();
         let mut known: Vec<(u64, u64, u64)> =
@@ -131,7 +131,7 @@ impl File<'_, '_> {
         for (start, end, kind) in ranges.into_iter().filter(|(start, end, _)| start < end) {
             let blocks: Vec<Record> = live.range(start..end).map(|(_, record)| *record).collect();
             self.segment(device, (start, end, kind), &blocks)?;
-            batch.item(&mut self.pickle)?;
+            self.pickle.end_item()?;
         }
         Ok(())
     }
@@ -152,15 +152,15 @@ impl File<'_, '_> {
         self.word("segment_type", "large")?;
         self.frames(0, 0)?;
         self.text("blocks")?;
-        let mut batch = self.pickle.open_list()?;
+        self.pickle.open_list()?;
         let mut at = start;
         for (record, size) in blocks {
             if record.address > at {
                 self.block(at, record.address - at, None)?;
-                batch.item(&mut self.pickle)?;
+                self.pickle.end_item()?;
             }
             self.block(record.address, size, Some(&record))?;
-            batch.item(&mut self.pickle)?;
+            self.pickle.end_item()?;
             at = record.address + size;
         }
         if at < end {
@@ -206,22 +206,22 @@ impl File<'_, '_> {
     }
 
     fn events(&mut self, chip: Option<u32>) -> io::Result<()> {
-        let mut batch = self.pickle.open_list()?;
+        self.pickle.open_list()?;
         if let Some(chip) = chip {
             self.first(chip)?;
-            batch.item(&mut self.pickle)?;
+            self.pickle.end_item()?;
             let trace = self.trace;
             trace.spool.each(|record| {
                 if !trace.is_on(record, chip) {
                     return Ok(());
                 }
                 match record.action {
-                    Action::Alloc => self.event("alloc", record, &mut batch),
+                    Action::Alloc => self.event("alloc", record),
                     Action::Free => {
-                        self.event("free_requested", record, &mut batch)?;
-                        self.event("free_completed", record, &mut batch)
+                        self.event("free_requested", record)?;
+                        self.event("free_completed", record)
                     }
-                    Action::OutOfMemory => self.event("oom", record, &mut batch),
+                    Action::OutOfMemory => self.event("oom", record),
                     Action::Clash | Action::Mark => Ok(()),
                 }
             })?;
@@ -253,7 +253,7 @@ impl File<'_, '_> {
         self.pickle.close_dictionary()
     }
 
-    fn event(&mut self, action: &str, record: &Record, batch: &mut Batch) -> io::Result<()> {
+    fn event(&mut self, action: &str, record: &Record) -> io::Result<()> {
         let trace = self.trace;
         self.pickle.open_dictionary()?;
         self.word("action", action)?;
@@ -270,7 +270,7 @@ impl File<'_, '_> {
         let tag = trace.text_of(record.tag).map_or_else(String::new, |tag| format!(", tag {tag}"));
         self.word("user_metadata", &format!("{}, process {pid}{tag}", kind_name(record.kind)))?;
         self.pickle.close_dictionary()?;
-        batch.item(&mut self.pickle)
+        self.pickle.end_item()
     }
 
     /// Writes a key that no viewer reads. It describes the file, and since when it is complete.

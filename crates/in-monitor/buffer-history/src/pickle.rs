@@ -8,6 +8,8 @@ const BATCH: usize = 1000;
 pub(crate) struct Pickle<'w> {
     out: &'w mut dyn Write,
     memo: u32,
+    /// The number of items of each open list.
+    items: Vec<usize>,
 }
 
 /// A value that was written and can be referenced.
@@ -17,7 +19,7 @@ pub(crate) struct Memo(u32);
 impl<'w> Pickle<'w> {
     pub(crate) fn new(out: &'w mut dyn Write) -> io::Result<Self> {
         out.write_all(&[0x80, 2])?;
-        Ok(Self { out, memo: 0 })
+        Ok(Self { out, memo: 0, items: Vec::new() })
     }
 
     pub(crate) fn finish(self) -> io::Result<()> {
@@ -80,26 +82,22 @@ impl<'w> Pickle<'w> {
         self.out.write_all(b"u")
     }
 
-    /// Starts a list. The caller must call [`Batch::item`] after each item.
-    pub(crate) fn open_list(&mut self) -> io::Result<Batch> {
-        self.out.write_all(b"](")?;
-        Ok(Batch(0))
+    /// Starts a list. The caller must call [`Pickle::end_item`] after each item.
+    pub(crate) fn open_list(&mut self) -> io::Result<()> {
+        self.items.push(0);
+        self.out.write_all(b"](")
+    }
+
+    /// Counts an item of the innermost list that was written. Ends the batch if it is full.
+    pub(crate) fn end_item(&mut self) -> io::Result<()> {
+        let count = self.items.last_mut().expect("an item is part of an open list");
+        *count += 1;
+        if count.is_multiple_of(BATCH) { self.out.write_all(b"e(") } else { Ok(()) }
     }
 
     pub(crate) fn close_list(&mut self) -> io::Result<()> {
+        self.items.pop();
         self.out.write_all(b"e")
-    }
-}
-
-/// Counts the items of a list.
-#[derive(Debug)]
-pub(crate) struct Batch(usize);
-
-impl Batch {
-    /// Counts an item that was written. Ends the batch if it is full.
-    pub(crate) fn item(&mut self, pickle: &mut Pickle<'_>) -> io::Result<()> {
-        self.0 += 1;
-        if self.0.is_multiple_of(BATCH) { pickle.out.write_all(b"e(") } else { Ok(()) }
     }
 }
 
@@ -128,10 +126,10 @@ mod tests {
     fn a_long_list_is_cut_into_batches() {
         let mut bytes = Vec::new();
         let mut pickle = Pickle::new(&mut bytes).unwrap();
-        let mut batch = pickle.open_list().unwrap();
+        pickle.open_list().unwrap();
         for _ in 0..2500 {
             pickle.number(7).unwrap();
-            batch.item(&mut pickle).unwrap();
+            pickle.end_item().unwrap();
         }
         pickle.close_list().unwrap();
         pickle.finish().unwrap();
