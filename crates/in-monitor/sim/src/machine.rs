@@ -1,5 +1,6 @@
 //! The plan of a machine: its chips, its processes, and their state at any tick. It has no clock. `tree` writes it to files.
 
+use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 
@@ -15,6 +16,7 @@ use crate::load::{Activity, Rhythm};
 use crate::memory::Share;
 use crate::process::{self, Process};
 use crate::random::{Purpose, Random};
+use crate::region;
 use crate::spec::{Fault, FaultKind, Spec, SpecError};
 use crate::tree::Tree;
 
@@ -73,18 +75,29 @@ impl Machine {
         self.processes.len()
     }
 
-    /// Writes the whole tree of a tick below `dir`. `pids` has an entry for each planned process, or `None` if it does not run.
+    /// Writes the tree of a tick below `dir`, or only the changing files if `dir` has it already. `pids` has an entry for each planned
+    /// process, or `None` if it does not run. A process that lost its pid keeps its slot in the statistics, like a killed one.
     pub fn write(&self, dir: &Path, tick: u64, pids: &[Option<u32>]) -> io::Result<()> {
         let tree = Tree { machine: self, root: dir, tick, lives: &self.lives(pids), now: clock::unix_time() };
-        tree.lay()?;
-        tree.write_slots()
+        if tree.is_laid() {
+            tree.shift()?;
+        } else {
+            tree.lay()?;
+        }
+        let mut running = self.processes.iter().zip(pids).filter_map(|(process, pid)| Some((process, (*pid)?)));
+        running.try_for_each(|(process, pid)| self.write_slots(dir, process, pid, tick))
     }
 
-    /// Writes the changing files of a tick. A process that lost its pid keeps its slot in the statistics, like a killed one.
-    pub fn update(&self, dir: &Path, tick: u64, pids: &[Option<u32>]) -> io::Result<()> {
-        let tree = Tree { machine: self, root: dir, tick, lives: &self.lives(pids), now: clock::unix_time() };
-        tree.shift()?;
-        tree.write_slots()
+    /// Writes the slots of a process in TT-Metal's statistics. The tree has the files already.
+    pub(crate) fn write_slots(&self, root: &Path, process: &Process, pid: u32, tick: u64) -> io::Result<()> {
+        for one in &process.uses {
+            let (chip, Some(slot)) = (&self.chips[one.chip as usize], one.slot) else { continue };
+            let file = OpenOptions::new().write(true).open(region::path(root, chip.unique_id))?;
+            let used = self.used(process, chip, tick);
+            let content = Slot { pid, used, updated: clock::unix_time(), name: process.job.program.to_owned() };
+            region::write_slot(&file, slot, content)?;
+        }
+        Ok(())
     }
 
     fn lives(&self, pids: &[Option<u32>]) -> Vec<Life> {
@@ -133,10 +146,6 @@ impl Machine {
 
     fn share(&self, process: u64, rhythm: Rhythm, chip: &Chip, sharers: u64) -> Share<'_> {
         Share { seed: self.seed, process, rhythm, chip: chip.id, product: chip.product, sharers, buffers: self.buffers }
-    }
-
-    pub(crate) fn slot(&self, process: &Process, chip: &Chip, tick: u64, pid: u32, now: UnixTime) -> Slot {
-        Slot { pid, used: self.used(process, chip, tick), updated: now, name: process.job.program.to_owned() }
     }
 
     /// Returns the slot of a process that died before the simulation began.

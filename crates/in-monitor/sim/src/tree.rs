@@ -50,22 +50,13 @@ impl Tree<'_> {
         self.write(Which::All)
     }
 
+    pub(crate) fn is_laid(&self) -> bool {
+        self.root.join(image::DIRECTORY).exists()
+    }
+
     /// Writes the changing files, except the slots of processes.
     pub(crate) fn shift(&self) -> io::Result<()> {
         self.write(Which::Moving)
-    }
-
-    /// Writes the slots of running processes. This is used if there are no workers.
-    pub(crate) fn write_slots(&self) -> io::Result<()> {
-        for (process, life) in self.machine.processes.iter().zip(self.lives) {
-            let Life::Running { pid } = *life else { continue };
-            for one in &process.uses {
-                let (chip, Some(slot)) = (&self.machine.chips[one.chip as usize], one.slot) else { continue };
-                let file = region::open_or_create(&region::path(self.root, chip.unique_id))?;
-                region::write_slot(&file, slot, self.machine.slot(process, chip, self.tick, pid, self.now))?;
-            }
-        }
-        Ok(())
     }
 
     fn write(&self, which: Which) -> io::Result<()> {

@@ -1,7 +1,6 @@
 //! A simulated process. It resembles a user's program, updates its slots in TT-Metal's statistics, and ends with the engine.
 
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -13,12 +12,11 @@ use rustix::thread::set_name;
 
 use crate::buffers::Buffers;
 use crate::chip::Chip;
-use crate::clock::{self, Clock};
+use crate::clock::Clock;
 use crate::directory;
 use crate::machine::Machine;
 use crate::part::{self, PartSettings};
 use crate::process::Process;
-use crate::region;
 
 const PROCESS: &str = "TTMON_SIM_PART_PROCESS";
 const START: &str = "TTMON_SIM_PART_START";
@@ -47,7 +45,6 @@ pub(crate) fn run() -> io::Result<()> {
     let index: usize = part::number(PROCESS)?;
     let process = machine.processes.get(index).ok_or_else(|| io::Error::other("no such process is planned"))?;
     set_name(&CString::new(process.job.program)?)?;
-    let slots = slots(&machine, process, &settings.directory)?;
     let mut tracked = tracked(&machine, process, &settings.directory);
     let clock = Clock::from_nanos(part::number(START)?);
     let mut step = || {
@@ -55,7 +52,7 @@ pub(crate) fn run() -> io::Result<()> {
         for (chip, buffers) in &mut tracked {
             buffers.become_like(chip, &machine.used(process, chip, tick), machine.buffers);
         }
-        write(&machine, process, &slots, tick)
+        machine.write_slots(&settings.directory, process, std::process::id(), tick)
     };
     step()?;
     part::say_ready()?;
@@ -74,25 +71,4 @@ fn tracked<'a>(machine: &'a Machine, process: &Process, root: &Path) -> Vec<(&'a
     ttmon_client::name_devices(chips.iter().map(|chip| (chip.id, chip.unique_id)).collect());
     ttmon_client::start(ttmon_client::Options { machine: directory::mark(root) });
     chips.into_iter().map(|chip| (chip, Buffers::new(chip))).collect()
-}
-
-/// The region file, the slot and the chip that this process reports to.
-type RegionSlot<'a> = (File, usize, &'a Chip);
-
-fn slots<'a>(machine: &'a Machine, process: &Process, root: &Path) -> io::Result<Vec<RegionSlot<'a>>> {
-    let mut slots = Vec::new();
-    for one in &process.uses {
-        let (chip, Some(slot)) = (&machine.chips[one.chip as usize], one.slot) else { continue };
-        let file = OpenOptions::new().write(true).open(region::path(root, chip.unique_id))?;
-        slots.push((file, slot, chip));
-    }
-    Ok(slots)
-}
-
-fn write(machine: &Machine, process: &Process, slots: &[RegionSlot<'_>], tick: u64) -> io::Result<()> {
-    for (file, slot, chip) in slots {
-        let content = machine.slot(process, chip, tick, std::process::id(), clock::unix_time());
-        region::write_slot(file, *slot, content)?;
-    }
-    Ok(())
 }

@@ -45,7 +45,7 @@ impl Tree {
     }
 
     fn update(&self, tick: u64) {
-        self.machine.update(self.root(), tick, &self.pids()).unwrap();
+        self.machine.write(self.root(), tick, &self.pids()).unwrap();
     }
 
     fn text(&self, path: &str) -> String {
@@ -323,7 +323,7 @@ fn pids_go_and_slots_stay() {
     let tree = Tree::at("n150,procs=2", 0);
     let holders = tree.text("proc/driver/tenstorrent/0/pids");
     assert!(holders.starts_with("1001\n") && holders.contains("1000\n"), "{holders}");
-    tree.machine.update(tree.root(), 1, &[None, Some(1001)]).unwrap();
+    tree.machine.write(tree.root(), 1, &[None, Some(1001)]).unwrap();
     assert!(!tree.text("proc/driver/tenstorrent/0/pids").contains("1000"));
     let regions = tree.regions();
     let pids: Vec<u32> = regions.values().next().unwrap().slots.iter().map(|slot| slot.pid).collect();
