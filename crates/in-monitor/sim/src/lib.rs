@@ -48,7 +48,6 @@ mod files;
 mod image;
 mod kernel;
 mod region;
-mod static_processes;
 mod tree;
 mod write;
 

@@ -14,7 +14,7 @@ use crate::clock;
 use crate::faults::Active;
 use crate::load::{Activity, Rhythm};
 use crate::memory::Share;
-use crate::process::{self, Process};
+use crate::process::{self, Job, Process};
 use crate::random::{Purpose, Random};
 use crate::region;
 use crate::spec::{Fault, FaultKind, Spec, SpecError};
@@ -73,6 +73,12 @@ impl Machine {
     /// Returns the number of planned processes.
     pub fn process_count(&self) -> usize {
         self.processes.len()
+    }
+
+    /// Returns the command line of each planned process.
+    pub fn commands(&self) -> Vec<Vec<&'static str>> {
+        let command = |job: &Job| [job.program].iter().chain(job.arguments).copied().collect();
+        self.processes.iter().map(|process| command(process.job)).collect()
     }
 
     /// Writes the tree of a tick below `dir`, or only the changing files if `dir` has it already. `pids` has an entry for each planned

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use ttmon_sim::{Machine, Spec};
+use ttmon_testing::{FIRST_PID, static_pids, write_static_processes};
 
 use super::ledger;
 
@@ -16,8 +17,6 @@ const TICK: u64 = 40;
 const SEED: u64 = 7;
 /// The root directory of the machine, as commands name it.
 const ROOT: &str = "machine";
-/// The pid of the first program of [`Machine::write_static_processes`].
-pub(crate) const FIRST_PID: u32 = 5_000_000;
 /// When the programs start: 100 years after the boot, so that their age is 0.
 const START_TICKS: u64 = 100 * 365 * 24 * 60 * 60 * 100;
 
@@ -36,9 +35,10 @@ impl Fixed {
         let root = directory.path().join(ROOT);
         fs::create_dir(&root).unwrap();
         let machine = Machine::new(&Spec::parse(spec).unwrap(), SEED).unwrap();
-        machine.write(&root, TICK, &machine.static_pids()).unwrap();
-        machine.write_static_processes(&root, 1).unwrap();
-        for pid in machine.static_pids().into_iter().flatten() {
+        let pids = static_pids(machine.process_count());
+        machine.write(&root, TICK, &pids).unwrap();
+        write_static_processes(&root, &machine.commands(), 1);
+        for pid in pids.into_iter().flatten() {
             let stat = root.join(format!("proc/{pid}/stat"));
             let text = fs::read_to_string(&stat).unwrap();
             fs::write(&stat, text.replace(" 1000 ", &format!(" {START_TICKS} "))).unwrap();

@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use ttmon_testing::FIRST_PID;
+
 use super::check;
-use super::machine::{FIRST_PID, Fixed};
+use super::machine::Fixed;
 
 #[test]
 fn generated_memory() {

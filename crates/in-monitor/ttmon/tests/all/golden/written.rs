@@ -6,9 +6,9 @@ use std::path::Path;
 
 use ttmon_json::recording;
 use ttmon_model::units::UnixTime;
-use ttmon_testing::Terminal;
+use ttmon_testing::{FIRST_PID, Terminal};
 
-use super::machine::{FIRST_PID, Fixed};
+use super::machine::Fixed;
 use super::normal::host;
 use super::{check, program};
 

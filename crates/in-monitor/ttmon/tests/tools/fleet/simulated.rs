@@ -8,7 +8,7 @@ use std::thread;
 use tempfile::TempDir;
 use ttmon_serve::{TextResponse, serve_texts};
 use ttmon_sim::{Machine, Spec};
-use ttmon_testing::Service;
+use ttmon_testing::{Service, static_pids, write_static_processes};
 
 use super::HOSTS;
 use crate::start_service;
@@ -69,8 +69,8 @@ impl SimulatedMachine {
     fn start(spec: &str, seed: u64) -> Self {
         let files = tempfile::tempdir_in("/dev/shm").unwrap();
         let machine = Spec::parse(spec).and_then(|spec| Machine::new(&spec, seed)).unwrap();
-        machine.write(files.path(), TICK, &machine.static_pids()).unwrap();
-        machine.write_static_processes(files.path(), seed).unwrap();
+        machine.write(files.path(), TICK, &static_pids(machine.process_count())).unwrap();
+        write_static_processes(files.path(), &machine.commands(), seed);
         let service = start_service(&["--quiet", "--root", files.path().to_str().unwrap(), "--metrics", "lean"]);
         Self { service, _files: files }
     }
