@@ -1,12 +1,11 @@
 //! A device: its members, and the row of each value that is shown.
 //!
-//! A new member takes three edits, and the first two here miss nothing: without `absent` it does not compile, without a row the test
-//! `every_member_has_a_row` names it.
+//! To show a new value:
 //!
-//! 1. The member in [`Device`].
-//! 2. Its reason in [`Device::absent`].
-//! 3. Its row in [`DEVICE`], at the place where users shall see it. Names never change.
-//! 4. A driver file: `.file(Attr::X)` in the row, and X in `attributes/table.rs`. Any other value: set it in `derive/device.rs`.
+//! 1. Add the member to [`Device`].
+//! 2. Give its reason in [`Device::absent`]. Without this it does not compile.
+//! 3. Add its row to [`DEVICE`], where users shall see it. The test `every_member_has_a_row` names a missing one. Names never change.
+//! 4. A driver file: add `.file(Attr::X)` to the row, and X to `attributes/table.rs`. Any other value: set it in `derive/device.rs`.
 
 use super::{Chart, Field, Member, Samples, Section, field};
 use crate::attributes::Attr;
