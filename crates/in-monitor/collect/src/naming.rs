@@ -12,28 +12,30 @@ use ttmon_model::sample::{Problem, ProcessFacts, ProcessSample};
 use crate::machine::{Error, Readers};
 use crate::reads::Sampling;
 use crate::root::Root;
-use accounts::{Accounts, AccountsThread};
+use accounts::Accounts;
 use workloads::Workloads;
 
-/// The total time that a program that samples once waits for the directory service.
-const WAIT_MAX: Duration = Duration::from_millis(100);
+/// Maximum time to wait for an answer of a directory service.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The same for a program that samples once. It waits for the answers.
+const TIMEOUT_ONCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
 pub(crate) struct NameResolver {
-    accounts: Accounts,
-    /// The thread that sends the requests, if one was started.
-    thread: Option<AccountsThread>,
+    /// Started for the first user without a name.
+    accounts: Option<Accounts>,
     workloads: Workloads,
 }
 
 impl NameResolver {
-    /// Starts a thread that sends requests to the directory service. The calling thread then needs no connections and starts no programs.
-    pub(crate) fn ask_in_a_thread(&mut self, root: &Root) -> io::Result<()> {
-        self.thread = Some(AccountsThread::spawn(root.clone())?);
+    /// Starts the thread that asks the directory service. Later, the calling thread may lose the right to start it.
+    pub(crate) fn start(&mut self, root: &Root) -> io::Result<()> {
+        self.accounts = Some(Accounts::start(root, TIMEOUT)?);
         Ok(())
     }
 
-    /// Adds the names of users, pods and containers. Late names are in a later sample. A single sample waits up to [`WAIT_MAX`].
+    /// Adds the names of users, pods and containers. Late names are in a later sample. A single sample waits up to [`TIMEOUT_ONCE`].
     /// Adds the problems of files that could not be read.
     pub(crate) fn complete(
         &mut self,
@@ -52,28 +54,22 @@ impl NameResolver {
     }
 
     fn complete_users(&mut self, root: &Root, processes: &mut [ProcessSample], now: Duration, sampling: Sampling) {
-        if let Some(thread) = &mut self.thread {
-            let mut nameless: Vec<_> = nameless(processes).collect();
-            if !nameless.is_empty() {
-                let uids: Vec<u32> = nameless.iter().map(|facts| facts.uid).collect();
-                nameless.iter_mut().zip(thread.names(&uids, now)).for_each(|(facts, name)| facts.user = name);
-            }
+        if nameless(processes).next().is_none() {
             return;
         }
-        self.accounts.collect(now);
-        let has_asked = self.add_users(root, processes, now);
-        if has_asked && sampling == Sampling::Once {
-            self.accounts.wait(now, WAIT_MAX);
-            self.add_users(root, processes, now);
+        let timeout = if sampling == Sampling::Once { TIMEOUT_ONCE } else { TIMEOUT };
+        if self.accounts.is_none() {
+            // Without a thread, users are shown by number.
+            self.accounts = Accounts::start(root, timeout).ok();
         }
-    }
-
-    /// Adds the names of users. Returns whether an answer is still pending.
-    fn add_users(&mut self, root: &Root, processes: &mut [ProcessSample], now: Duration) -> bool {
-        for facts in nameless(processes) {
-            facts.user = self.accounts.name(root, facts.uid, now);
+        let Some(accounts) = &mut self.accounts else { return };
+        accounts.collect(now, Duration::ZERO);
+        nameless(processes).for_each(|facts| facts.user = accounts.name(facts.uid, now));
+        if sampling == Sampling::Once {
+            // Every request ends within its timeout.
+            accounts.collect(now, TIMEOUT);
+            nameless(processes).for_each(|facts| facts.user = accounts.name(facts.uid, now));
         }
-        self.accounts.is_waiting()
     }
 }
 
@@ -123,7 +119,7 @@ mod tests {
         assert!((0..1000).all(|millis| sample(millis).is_none()));
         let (mut peer, _) = listener.accept().unwrap();
         peer.write_all(b"{\"parameters\":{\"record\":{\"userName\":\"ana\",\"uid\":5000}}}\0").unwrap();
-        assert_eq!(sample(1500).as_deref(), Some("ana"));
+        ttmon_testing::until("the name is known", || sample(1500).is_some());
         drop((listener, peer));
         assert_eq!(sample(86_400_000).as_deref(), Some("ana"), "a name is asked for once");
     }
@@ -136,7 +132,7 @@ mod tests {
         fs::create_dir_all(root.userdb.parent().unwrap()).unwrap();
         let listener = UnixListener::bind(&root.userdb).unwrap();
         let mut names = NameResolver::default();
-        names.ask_in_a_thread(&root).unwrap();
+        names.start(&root).unwrap();
         let mut sample = || {
             let mut processes = [process(5000), process(5000)];
             names.complete_users(&root, &mut processes, Duration::from_secs(1), Sampling::Repeated);

@@ -191,7 +191,7 @@ impl Scan {
     pub(super) fn restrict_thread(&mut self) -> bool {
         ledgers::memfd_device();
         // Without the thread for names, this thread needs connections to resolve them.
-        self.names.ask_in_a_thread(&self.root).is_ok() && crate::reads::restrict_scan()
+        self.names.start(&self.root).is_ok() && crate::reads::restrict_scan()
     }
 
     /// Returns the lanes that are read first: the driver's lists of users, the regions, and the known processes.
