@@ -14,7 +14,6 @@ pub use devices::DeviceList;
 pub use scan::Scanned;
 pub use tracking::{Departed, End};
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,11 +104,13 @@ pub enum Isolation {
 }
 
 /// Why no sample could be taken. A single bad device never causes this.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No Tenstorrent device on the PCI bus.
+    #[error("no Tenstorrent device found: none is on the PCI bus; try a simulated machine with --sim t3k")]
     NoDevice,
     /// There are devices on the bus, but the driver does not list them.
+    #[error("no Tenstorrent device found: {devices} on the PCI bus, but the kernel driver {}", without_device(*.is_loaded))]
     DriverNotLoaded {
         /// How many devices there are.
         devices: usize,
@@ -117,8 +118,10 @@ pub enum Error {
         is_loaded: bool,
     },
     /// The driver's directory cannot be read.
+    #[error("cannot list devices: /sys/class/tenstorrent: {0}; check the permissions of /sys")]
     Class(io::Error),
     /// A directory or file that shows which devices there are cannot be read.
+    #[error("cannot list devices: {}: {reason}: {}; try again", .file.display(), .reason.explanation())]
     Unreadable {
         /// Its path.
         file: PathBuf,
@@ -126,28 +129,14 @@ pub enum Error {
         reason: Missing,
     },
     /// The reading process could not be started or died.
+    #[error("cannot read the machine: the reading process failed: {0}; try again")]
     Reader(io::Error),
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoDevice => f.write_str("no Tenstorrent device found: none is on the PCI bus; try a simulated machine with --sim t3k"),
-            Self::DriverNotLoaded { devices, is_loaded } => {
-                let loaded = "has none of them; see: sudo dmesg | grep tenstorrent";
-                let why = if *is_loaded { loaded } else { "is not loaded; try: sudo modprobe tenstorrent" };
-                write!(f, "no Tenstorrent device found: {devices} on the PCI bus, but the kernel driver {why}")
-            }
-            Self::Class(error) => write!(f, "cannot list devices: /sys/class/tenstorrent: {error}; check the permissions of /sys"),
-            Self::Unreadable { file, reason } => {
-                write!(f, "cannot list devices: {}: {reason}: {}; try again", file.display(), reason.explanation())
-            }
-            Self::Reader(error) => write!(f, "cannot read the machine: the reading process failed: {error}; try again"),
-        }
-    }
+/// Returns why the kernel driver lists no device.
+fn without_device(is_loaded: bool) -> &'static str {
+    if is_loaded { "has none of them; see: sudo dmesg | grep tenstorrent" } else { "is not loaded; try: sudo modprobe tenstorrent" }
 }
-
-impl std::error::Error for Error {}
 
 /// A machine that is sampled repeatedly.
 #[derive(Debug)]
@@ -358,7 +347,7 @@ fn again_without_reader<T>(mut work: impl FnMut() -> Result<T, Error>) -> Result
 /// Returns the problem of a file that was not read, and whose values are missing.
 pub(crate) fn unread(file: &Path, failure: Failure) -> Problem {
     let reason = Missing::from(failure);
-    Problem { part: file.display().to_string(), reason, detail: reason.explanation().to_owned() }
+    Problem::new(file.display().to_string(), reason, reason.explanation())
 }
 
 /// Raises the threshold above which glibc returns freed memory to the kernel, which each sample would fetch again.

@@ -68,18 +68,12 @@ pub enum Raw {
 impl Raw {
     /// Returns the number, or `None` for a text.
     pub fn number(&self) -> Option<u64> {
-        match self {
-            Self::Number(number) => Some(*number),
-            Self::Text(_) => None,
-        }
+        if let Self::Number(number) = self { Some(*number) } else { None }
     }
 
     /// Returns the text, or `None` for a number.
     pub fn text(&self) -> Option<&str> {
-        match self {
-            Self::Number(_) => None,
-            Self::Text(text) => Some(text),
-        }
+        if let Self::Text(text) = self { Some(text) } else { None }
     }
 }
 

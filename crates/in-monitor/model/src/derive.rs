@@ -135,11 +135,8 @@ fn not_held_problem(pid: u32, devices: &[DeviceId]) -> Problem {
         [only] => format!("device {only}"),
         devices => format!("devices {}", ranges(devices.iter().copied())),
     };
-    Problem {
-        part: format!("ledger of process {pid}"),
-        reason: Missing::OutOfRange,
-        detail: format!("it has memory on {devices}, which it does not hold; it is not counted there"),
-    }
+    let detail = format!("it has memory on {devices}, which it does not hold; it is not counted there");
+    Problem::new(format!("ledger of process {pid}"), Missing::OutOfRange, detail)
 }
 
 /// Selects the memory that counts for a device. If the driver does not list a process as a holder, its own ledger does not count, because

@@ -172,22 +172,21 @@ impl Refusal {
         }
     }
 
-    /// Returns `; releasing 4.8MB per bank makes room: 3 buffers of models/vae.py:12 decode`, if known.
-    fn release(&self) -> String {
-        match &self.window {
-            Some(window) => format!("; releasing {} per bank makes room: {}", size(window.bytes), HeldByLine::list(&window.lines)),
-            None if self.is_overrun => "; what was live then is not known (ring overrun)".to_owned(),
-            None => String::new(),
+    /// Returns the buffers to release: `; releasing 4.8MB per bank makes room: 3 buffers of models/vae.py:12 decode`, if known.
+    fn in_the_way(&self) -> String {
+        let Some(window) = &self.window else {
+            return if self.is_overrun { "; what was live then is not known (ring overrun)".to_owned() } else { String::new() };
+        };
+        let (bytes, lines) = (size(window.bytes), HeldByLine::list(&window.lines));
+        match self.what {
+            Refused::OutOfMemory => format!("; releasing {bytes} per bank makes room: {lines}"),
+            Refused::Clash => format!("; in the way: {lines} ({bytes} per core)"),
         }
     }
 
     /// Returns the remedies for a clash: release the L1 buffers in the way, or reduce `l1_small_size`, which moves L1 buffers up.
     fn levers(&self, over: u64) -> String {
-        let mut text = match &self.window {
-            Some(window) => format!("; in the way: {} ({} per core)", HeldByLine::list(&window.lines), size(window.bytes)),
-            None if self.is_overrun => "; what was live then is not known (ring overrun)".to_owned(),
-            None => String::new(),
-        };
+        let mut text = self.in_the_way();
         if let Some(small) = self.l1_small.filter(|small| small.bytes.saturating_sub(small.used) >= over) {
             text += &format!(
                 "; l1_small_size is {} with {} in use: reducing it by {} makes room",
@@ -240,7 +239,7 @@ impl Refusal {
             asked if asked <= self.free_per_bank => "would fit if not fragmented".to_owned(),
             asked => format!("{} per bank too little is free", size(asked - self.free_per_bank)),
         };
-        text + &self.release()
+        text + &self.in_the_way()
     }
 
     /// Describes a clash from TT-Metal's message: `... clash with L1 buffers on core range [...]. L1 buffer allocated at 114688 and static

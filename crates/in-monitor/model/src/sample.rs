@@ -247,3 +247,10 @@ pub struct Problem {
     /// The reason in words.
     pub detail: String,
 }
+
+impl Problem {
+    /// Creates a problem.
+    pub fn new(part: impl Into<String>, reason: Missing, detail: impl Into<String>) -> Self {
+        Self { part: part.into(), reason, detail: detail.into() }
+    }
+}

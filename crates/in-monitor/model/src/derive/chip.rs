@@ -1,86 +1,64 @@
 //! The identity of a chip. It is stored, because a chip that is being reset or is unplugged does not publish it.
 
-use crate::identity::{Bdf, ChipPosition};
+use crate::fields::{DEVICE, Field, Value};
 use crate::missing::Reading;
-use crate::product::Arch;
 use crate::snapshot::Device;
 
-/// The identity of a chip, with every value that was ever published.
+/// The fields that identify a chip.
+const FIELDS: [&str; 6] = ["asic_id", "bdf", "board", "arch", "chip", "serial"];
+
+/// How many of the [`FIELDS`] tell one chip from another. Several chips may have the same board.
+const DISTINCT: usize = 2;
+
+/// The identity of a chip, with every value that was ever published, in the order of [`FIELDS`].
 #[derive(Clone, Debug)]
-pub struct ChipIdentity {
-    bdf: Reading<Bdf>,
-    board: Reading<String>,
-    arch: Reading<Arch>,
-    chip: Reading<ChipPosition>,
-    asic_id: Reading<String>,
-    serial: Reading<String>,
+pub struct ChipIdentity([Reading<Value>; FIELDS.len()]);
+
+fn rows() -> [&'static Field<Device>; FIELDS.len()] {
+    FIELDS.map(|name| DEVICE.iter().find(|row| row.name == name).expect("a field of devices"))
 }
 
 impl ChipIdentity {
     /// Returns the identity that a device publishes now.
     pub fn of(device: &Device) -> Self {
-        Self {
-            bdf: device.bdf,
-            board: device.board.clone(),
-            arch: device.arch,
-            chip: device.chip,
-            asic_id: device.asic_id.clone(),
-            serial: device.serial.clone(),
-        }
+        Self(rows().map(|row| (row.get)(device)))
     }
 
     /// Returns whether a device may be this chip.
     pub fn is(&self, device: &Device) -> bool {
-        agree(&self.asic_id, &device.asic_id) && agree(&self.bdf, &device.bdf)
+        self.agrees(&Self::of(device))
     }
 
     /// Adds the values that a device publishes. Returns false if the device is another chip, and then replaces the identity by that chip's.
     pub fn meet(&mut self, device: &Device) -> bool {
-        if !self.is(device) {
-            *self = Self::of(device);
-            return false;
+        let now = Self::of(device);
+        let is_same = self.agrees(&now);
+        for (known, now) in self.0.iter_mut().zip(now.0) {
+            if now.is_ok() || !is_same {
+                *known = now;
+            }
         }
-        learn(&mut self.bdf, &device.bdf);
-        learn(&mut self.board, &device.board);
-        learn(&mut self.arch, &device.arch);
-        learn(&mut self.chip, &device.chip);
-        learn(&mut self.asic_id, &device.asic_id);
-        learn(&mut self.serial, &device.serial);
-        true
+        is_same
     }
 
     /// Fills in the values that a device does not publish.
     pub fn complete(&self, device: &mut Device) {
-        complete(&mut device.bdf, &self.bdf);
-        complete(&mut device.board, &self.board);
-        complete(&mut device.arch, &self.arch);
-        complete(&mut device.chip, &self.chip);
-        complete(&mut device.asic_id, &self.asic_id);
-        complete(&mut device.serial, &self.serial);
+        for (row, known) in rows().into_iter().zip(&self.0) {
+            if (row.get)(device).is_err() {
+                (row.set)(device, known.clone());
+            }
+        }
+    }
+
+    /// Returns whether two identities do not contradict each other. A missing reading contradicts nothing.
+    fn agrees(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).take(DISTINCT).all(|(one, other)| one.is_err() || other.is_err() || one == other)
     }
 }
 
 impl Device {
     /// Returns whether two devices with the same id may be the same chip.
     pub fn may_be(&self, other: &Self) -> bool {
-        agree(&self.asic_id, &other.asic_id) && agree(&self.bdf, &other.bdf)
-    }
-}
-
-/// Returns whether two readings do not contradict each other. A missing reading contradicts nothing.
-fn agree<T: PartialEq>(before: &Reading<T>, now: &Reading<T>) -> bool {
-    before.is_err() || now.is_err() || before == now
-}
-
-/// Stores a new value. Values rarely change, so the copy is rare.
-fn learn<T: Clone + PartialEq>(known: &mut Reading<T>, said: &Reading<T>) {
-    if said.is_ok() && known != said {
-        known.clone_from(said);
-    }
-}
-
-fn complete<T: Clone>(said: &mut Reading<T>, known: &Reading<T>) {
-    if said.is_err() {
-        said.clone_from(known);
+        ChipIdentity::of(self).is(other)
     }
 }

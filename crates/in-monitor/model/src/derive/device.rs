@@ -14,11 +14,8 @@ use crate::units::{BytesPerSecond, Megahertz, WordsPerSecond};
 pub(super) fn local(sample: &DeviceSample, row: &DeviceRow<'_>, problems: &mut Vec<Problem>) -> (Device, Reading<u64>) {
     let (state, is_nonsense) = state_of(&sample.attributes);
     if is_nonsense {
-        problems.push(Problem {
-            part: format!("device {}", sample.id),
-            reason: Missing::OutOfRange,
-            detail: "several readings of this device cannot be true, so none of this sample is shown".to_owned(),
-        });
+        let detail = "several readings of this device cannot be true, so none of this sample is shown";
+        problems.push(Problem::new(format!("device {}", sample.id), Missing::OutOfRange, detail));
     }
     let values = Values { attributes: &sample.attributes, row, state, is_nonsense };
     let mut device = identified(row);

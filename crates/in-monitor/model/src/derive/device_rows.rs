@@ -75,11 +75,8 @@ pub(super) fn report_missing(rows: &[DeviceRow<'_>], problems: &mut Vec<Problem>
         .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
         .collect();
     if !missing.is_empty() {
-        problems.push(Problem {
-            part: format!("device {}", missing.join(", ")),
-            reason: Missing::Gone,
-            detail: "it is missing, and what it was is not known: the ids of remote chips are not stable now; use serials".to_owned(),
-        });
+        let detail = "it is missing, and what it was is not known: the ids of remote chips are not stable now; use serials";
+        problems.push(Problem::new(format!("device {}", missing.join(", ")), Missing::Gone, detail));
     }
 }
 
@@ -174,11 +171,8 @@ pub(super) fn report_boards(rows: &[DeviceRow<'_>], problems: &mut Vec<Problem>)
     for (row, local) in rows.iter().filter_map(|row| Some((row, row.local?))) {
         let attributes = &local.attributes;
         if let (Err(reason @ Missing::NotExposed), Some(product)) = (attributes.text(Attr::CardType), row.product) {
-            problems.push(Problem {
-                part: format!("device {}", row.id),
-                reason,
-                detail: format!("the driver prints no card type; the board's name is that of PCI subsystem {:#06x}", product.upi),
-            });
+            let detail = format!("the driver prints no card type; the board's name is that of PCI subsystem {:#06x}", product.upi);
+            problems.push(Problem::new(format!("device {}", row.id), reason, detail));
         }
     }
 }
@@ -186,7 +180,7 @@ pub(super) fn report_boards(rows: &[DeviceRow<'_>], problems: &mut Vec<Problem>)
 /// Reports devices that are missing in a cluster descriptor. The descriptor may belong to another machine.
 pub(super) fn report_strangers(sample: &Sample, rows: &[DeviceRow<'_>], problems: &mut Vec<Problem>) {
     let Some(cluster) = &sample.cluster else { return };
-    let problem = |detail| Problem { part: "cluster descriptor".to_owned(), reason: Missing::NoSource, detail };
+    let problem = |detail: String| Problem::new("cluster descriptor", Missing::NoSource, detail);
     let strangers = rows.iter().filter(|row| row.local.is_some() && row.metal_id.is_err());
     problems.extend(strangers.map(|row| problem(format!("it does not know device {}; is it another machine's?", row.id))));
     let is_here = |chip: &&ClusterChip| rows.iter().any(|row| row.metal_id == Ok(u64::from(chip.chip)));

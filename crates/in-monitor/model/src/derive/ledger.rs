@@ -114,11 +114,10 @@ impl Tracked {
     /// used only if the process's own ledger has none, and only for chips that both sources identify with certainty.
     fn complete(&mut self, number: usize, reported: ProcessMemory) {
         let Some((.., Ok(own))) = self.processes.get_mut(number) else { return };
-        let is_certain = own.targets().all(|target| matches!(target, Target::Row(_)));
-        for (target, kinds) in reported.places {
-            if !is_certain || matches!(target, Target::Unmapped(_)) {
-                continue;
-            }
+        if own.targets().any(|target| target.row().is_none()) {
+            return;
+        }
+        for (target, kinds) in reported.places.into_iter().filter(|(target, _)| target.row().is_some()) {
             let known = own.entry(target);
             for (kind, figure) in kinds.iter() {
                 if known[kind].is_none() {
@@ -137,10 +136,8 @@ impl ProcessMemory {
 
     /// Returns the target that replaces a unique id in this ledger.
     pub(super) fn named(&self, target: Target) -> Target {
-        match target {
-            Target::Unmapped(unique_id) => Target::Unmapped(self.unique_ids.get(&unique_id).copied().unwrap_or(unique_id)),
-            row @ Target::Row(_) => row,
-        }
+        let name = target.unmapped().and_then(|unique_id| self.unique_ids.get(&unique_id).copied());
+        name.map_or(target, Target::Unmapped)
     }
 
     /// Returns the process's own numbers of a chip.
@@ -161,7 +158,7 @@ impl ProcessMemory {
     /// Returns whether the process has memory that cannot be mapped to a row with certainty.
     fn has_unattributed(&self) -> bool {
         let is_some = |figure: &Option<Figure>| figure.as_ref().is_some_and(|figure| figure.used != Ok(0));
-        let unmapped = self.places.iter().filter(|(target, _)| matches!(target, Target::Unmapped(_)));
+        let unmapped = self.places.iter().filter(|(target, _)| target.row().is_none());
         unmapped.flat_map(|(_, kinds)| kinds.iter()).any(|(_, figure)| is_some(figure))
     }
 
@@ -253,8 +250,7 @@ fn report_flaws(sample: &Sample, owner: ProcessKey, ledger: &Ledger, problems: &
         ),
     ];
     for (_, detail) in flaws.into_iter().filter(|(is_so, _)| *is_so) {
-        let part = format!("ledger of process {}", owner.pid);
-        let problem = Problem { part, reason: Missing::NotTracked, detail: detail.to_owned() };
+        let problem = Problem::new(format!("ledger of process {}", owner.pid), Missing::NotTracked, detail);
         problems.push_of(user_of(sample, owner.pid), detail, problem);
     }
 }
@@ -329,10 +325,6 @@ fn mapped_allocator(
         Kind::ALL.into_iter().for_each(|kind| kinds[kind].iter_mut().for_each(|item| item.figure.source = Ok(Source::Server)));
         others.iter_mut().for_each(|(_, item)| item.figure.source = Ok(Source::Server));
     }
-    let unmapped = targets.iter().filter_map(|target| match target {
-        Target::Unmapped(id) => Some(*id),
-        Target::Row(_) => None,
-    });
     Allocator {
         id: format!("{}.{}.{}", owner.pid, allocator.slot, allocator.generation),
         process: owner,
@@ -340,7 +332,7 @@ fn mapped_allocator(
         is_open: allocator.is_open(),
         mesh: allocator.mesh,
         devices: targets.iter().filter_map(|target| device_of(*target, rows)).collect(),
-        unmapped: unmapped.collect(),
+        unmapped: targets.iter().copied().filter_map(Target::unmapped).collect(),
         // An allocator that the program reports itself has no coverage.
         coverage: if allocator.origin == LedgerWriter::Hook { Ok(ledger.coverage.clone()) } else { Err(Missing::NoSource) },
         self_check: allocator.self_check,
@@ -380,18 +372,12 @@ fn overlap_problem(owner: ProcessKey, target: Target, bytes: u64, rows: &[Device
         (None, Target::Unmapped(id)) => format!("chip {id}"),
         (None, Target::Row(_)) => "a chip".to_owned(),
     };
-    Problem {
-        part: format!("memory of process {}", owner.pid),
-        reason: Missing::OutOfRange,
-        detail: format!("{bytes} bytes of {place} belong to two live buffers"),
-    }
+    let detail = format!("{bytes} bytes of {place} belong to two live buffers");
+    Problem::new(format!("memory of process {}", owner.pid), Missing::OutOfRange, detail)
 }
 
 fn device_of(target: Target, rows: &[DeviceRow<'_>]) -> Option<DeviceId> {
-    match target {
-        Target::Row(index) => rows.get(index).map(|row| row.id),
-        Target::Unmapped(_) => None,
-    }
+    rows.get(target.row()?).map(|row| row.id)
 }
 
 fn row_of_kind(allocator: &LedgerAllocator, kind: BufferKind) -> Option<&LedgerRow> {

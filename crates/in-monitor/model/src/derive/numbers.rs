@@ -94,11 +94,8 @@ pub(super) fn report_contradictions(rows: &[DeviceRow<'_>], sample: &Sample, pro
         claims.all.iter().filter(|claim| claims.is_contradicted(claim)).map(|claim| rows[claim.row].id).collect();
     devices.dedup();
     if !devices.is_empty() {
-        problems.push(Problem {
-            part: format!("device {}", ranges(devices)),
-            reason: Missing::OutOfRange,
-            detail: "programs disagree about TT-Metal's numbers of these chips; memory reported by number is not shown there".to_owned(),
-        });
+        let detail = "programs disagree about TT-Metal's numbers of these chips; memory reported by number is not shown there";
+        problems.push(Problem::new(format!("device {}", ranges(devices)), Missing::OutOfRange, detail));
     }
 }
 

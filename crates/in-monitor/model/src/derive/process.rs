@@ -38,6 +38,16 @@ pub(super) enum Target {
     Unmapped(u64),
 }
 
+impl Target {
+    pub(super) fn row(self) -> Option<usize> {
+        if let Self::Row(row) = self { Some(row) } else { None }
+    }
+
+    pub(super) fn unmapped(self) -> Option<u64> {
+        if let Self::Unmapped(id) = self { Some(id) } else { None }
+    }
+}
+
 pub(super) fn attribute(sample: &Sample, rows: &[DeviceRow<'_>], ids: &Ids, steps: &mut Steps, problems: &mut Problems) -> Attribution {
     let mut attribution = Attribution {
         live: vec![Vec::new(); sample.processes.len()],
@@ -73,13 +83,10 @@ pub(super) fn attribute(sample: &Sample, rows: &[DeviceRow<'_>], ids: &Ids, step
             match owner(&numbered, rows, region, slot, row) {
                 Some(process) if row.is_some_and(|row| !fits_chip(&slot.used, &rows[row])) => {
                     attribution.nonsense.push((process, target));
-                    let problem = Problem {
-                        part: format!("statistics of process {}", sample.processes[process].key.pid),
-                        reason: Missing::OutOfRange,
-                        detail: "it says it uses more memory than the chip has".to_owned(),
-                    };
-                    let user = user_of(sample, sample.processes[process].key.pid);
-                    problems.push_of(user, "statistics with more memory than the chip has", problem);
+                    let pid = sample.processes[process].key.pid;
+                    let part = format!("statistics of process {pid}");
+                    let problem = Problem::new(part, Missing::OutOfRange, "it says it uses more memory than the chip has");
+                    problems.push_of(user_of(sample, pid), "statistics with more memory than the chip has", problem);
                 }
                 Some(process) => attribution.live[process].push((target, slot.used.clone())),
                 None => {
@@ -246,11 +253,7 @@ impl Reports<'_> {
     /// Returns the rows that a process holds or has memory on, sorted. There are few.
     fn rows_of(&self, process: &ProcessSample, mine: &[Slot], ledger: Option<&ProcessMemory>) -> Vec<usize> {
         let targets = mine.iter().map(|(target, _)| *target).chain(ledger.into_iter().flat_map(ProcessMemory::targets));
-        let with_memory = targets.filter_map(|target| match target {
-            Target::Row(row) => Some(row),
-            Target::Unmapped(_) => None,
-        });
-        let mut rows: Vec<usize> = self.held_by(process).chain(with_memory).collect();
+        let mut rows: Vec<usize> = self.held_by(process).chain(targets.filter_map(Target::row)).collect();
         rows.sort_unstable();
         rows.dedup();
         rows
@@ -271,7 +274,7 @@ impl Reports<'_> {
                 () => Missing::NotTracked,
             };
             // A process that reports memory on other rows has none here, unless it also reports memory on a chip without a row.
-            let is_elsewhere = !mine.is_empty() && !is_nonsense && mine.iter().all(|(target, _)| matches!(target, Target::Row(_)));
+            let is_elsewhere = !mine.is_empty() && !is_nonsense && mine.iter().all(|(target, _)| target.row().is_some());
             let reported = reported.or_else(|| is_elsewhere.then(PerKind::default));
             let kinds = figures(tracked, reported.as_ref(), fdinfo_on(process, row.id).as_ref(), absent);
             let metal_ids = ledger.map_or(Err(absent), |ledger| ledger.metal_ids(target));
@@ -292,13 +295,7 @@ fn held(rows: &[DeviceRow<'_>]) -> Vec<(u32, usize)> {
 fn unmapped(mine: &[Slot], ledger: Option<&ProcessMemory>) -> Vec<Unmapped> {
     let reported = mine.iter().map(|(target, _)| *target);
     let tracked = ledger.into_iter().flat_map(|ledger| ledger.targets());
-    let mut ids: Vec<u64> = reported
-        .chain(tracked)
-        .filter_map(|target| match target {
-            Target::Unmapped(id) => Some(id),
-            Target::Row(_) => None,
-        })
-        .collect();
+    let mut ids: Vec<u64> = reported.chain(tracked).filter_map(Target::unmapped).collect();
     ids.sort_unstable();
     ids.dedup();
     let unique_ids = ledger.filter(|_| !ids.is_empty()).map_or_else(BTreeMap::new, ProcessMemory::unique_ids);
