@@ -152,7 +152,7 @@ pub fn blank() -> Snapshot {
 pub fn troubled() -> Snapshot {
     let mut devices: Vec<_> = (0..4).map(|id| device(id, "n300")).collect();
     for (device, reason) in devices.iter_mut().zip([Missing::Resetting, Missing::Gone, Missing::NoPermission, Missing::OutOfRange]) {
-        for row in ATTRIBUTES.iter().filter(|row| row.is_telemetry) {
+        for row in ATTRIBUTES.iter().filter(|row| row.shows_state) {
             device.attributes.set(row.attr, Err(reason));
         }
     }

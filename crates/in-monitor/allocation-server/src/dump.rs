@@ -157,7 +157,7 @@ impl Dump {
                 }
             }
         }
-        self.unlisted += u64::from(is_seen && ledger.buffers.is_empty() && ledger.live_buffers() > 0);
+        self.unlisted += u64::from(is_seen && ledger.buffers.is_empty() && ledger.live_entries() > 0);
     }
 
     fn sums(&mut self, device: u32, kind: BufferKind) -> &mut Sums {

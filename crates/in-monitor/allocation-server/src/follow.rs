@@ -198,7 +198,7 @@ impl FollowedLedger {
     /// Reads the types of loaded kernels, which the recorder does not store.
     fn learn_kernels(&mut self, figures: &Ledger, events: &[Event]) {
         let is_load = |event: &Event| event.kind == KERNEL && matches!(event.op, Op::Alloc | Op::UnlistedAlloc);
-        let is_short = |ledger: &Ledger| ledger.live_buffers() <= KERNEL_TYPES_MAX as u64;
+        let is_short = |ledger: &Ledger| ledger.live_entries() <= KERNEL_TYPES_MAX as u64;
         if !is_short(figures) || !events.iter().any(is_load) {
             return;
         }

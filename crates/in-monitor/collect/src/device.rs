@@ -81,20 +81,20 @@ struct HeartbeatState {
 /// lock that a reset could hold protects them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileGroup {
-    Telemetry,
+    EverySample,
     Counters,
     /// Files that rarely change.
     Slow,
 }
 
 impl FileGroup {
-    pub(crate) const ALL: [Self; 3] = [Self::Telemetry, Self::Counters, Self::Slow];
+    pub(crate) const ALL: [Self; 3] = [Self::EverySample, Self::Counters, Self::Slow];
 
     fn of(attribute: &Attribute) -> Self {
         match (attribute.folder, attribute.interval) {
             (AttributeFolder::Counters, _) => Self::Counters,
             (_, attributes::ReadInterval::Slow) => Self::Slow,
-            _ => Self::Telemetry,
+            _ => Self::EverySample,
         }
     }
 }
@@ -276,7 +276,7 @@ impl KnownDevice {
 
     /// Stores the readings of the telemetry. Returns the problems.
     pub(crate) fn take_telemetry(&mut self, lane: &LaneReply) -> Vec<Problem> {
-        let found = self.take_readings(FileGroup::Telemetry, &lane.replies);
+        let found = self.take_readings(FileGroup::EverySample, &lane.replies);
         self.drop_foreign_sensors();
         found
     }
@@ -334,7 +334,7 @@ impl KnownDevice {
         self.static_in = self.static_in.saturating_sub(1);
         let needs_static = was_reset || self.is_unsettled() || self.static_in == 0;
         if needs_static != self.needs_static || has_other_hwmon {
-            self.plans[FileGroup::Telemetry as usize] = None;
+            self.plans[FileGroup::EverySample as usize] = None;
         }
         self.needs_static = needs_static;
         has_other_hwmon
@@ -344,7 +344,7 @@ impl KnownDevice {
         let Some(plan) = self.plans[group as usize].clone() else { return Vec::new() };
         let mut found = Vec::new();
         let is_absent = |reply: &Reply| reply.as_ref().is_err_and(|failure| Missing::from(*failure) == Missing::NotExposed);
-        let is_starting = plan.attributes.iter().zip(replies).all(|(attribute, reply)| !attribute.is_telemetry || is_absent(reply));
+        let is_starting = plan.attributes.iter().zip(replies).all(|(attribute, reply)| !attribute.shows_state || is_absent(reply));
         for ((attribute, request), reply) in plan.attributes.iter().zip(&*plan.requests).zip(replies) {
             let reading = reading(attribute, reply);
             let in_bounds = in_bounds(attribute, &reading);
@@ -429,7 +429,7 @@ impl KnownDevice {
         Some(directory.join(attribute.file))
     }
 
-    /// Returns the newest hwmon directory, or the newest below number `below`. Two directories have been seen after a reset.
+    /// Returns the newest hwmon directory, or the newest below number `below`. After a reset there may be two.
     fn newest_hwmon(&self, entry: &Entry, below: Option<u32>) -> Reading<PathBuf> {
         let numbers = entry.sensors.as_ref().map_err(|reason| *reason)?.iter().copied();
         let newest = numbers.filter(|number| below.is_none_or(|below| *number < below)).max().ok_or(Missing::NotExposed)?;
@@ -488,7 +488,7 @@ impl KnownDevice {
         let is_broken = |reason| !matches!(reason, Missing::NotExposed | Missing::NotOnThisArch | Missing::NoSource);
         let broken = ATTRIBUTES
             .iter()
-            .filter(|attribute| attribute.is_telemetry)
+            .filter(|attribute| attribute.shows_state)
             .any(|attribute| self.attributes.get(attribute.attr).is_err_and(is_broken));
         broken || self.attributes.get(Attr::Temperature).is_err() || self.attributes.get(Attr::CardType).is_err()
     }

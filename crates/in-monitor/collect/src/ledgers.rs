@@ -138,7 +138,7 @@ pub fn read(found: &OpenLedger, detail: LedgerDetail, budget: &mut Budget) -> Re
 fn read_granted(region: &Region, detail: LedgerDetail, may_read: MayRead<'_>) -> Reading<Ledger> {
     // All buffers are needed to compare those on shared chips. Only the list shows the types of kernels.
     let choose = |figures: &Ledger| match detail {
-        LedgerDetail::Totals | LedgerDetail::Kernels if figures.live_buffers() > COMPARED_MAX => LedgerDetail::Totals,
+        LedgerDetail::Totals | LedgerDetail::Kernels if figures.live_entries() > COMPARED_MAX => LedgerDetail::Totals,
         LedgerDetail::Totals | LedgerDetail::Kernels if shares_chips(figures) => LedgerDetail::Blocks,
         LedgerDetail::Totals | LedgerDetail::Kernels if has_kernels(figures) => LedgerDetail::Kernels,
         LedgerDetail::Totals | LedgerDetail::Kernels => LedgerDetail::Totals,

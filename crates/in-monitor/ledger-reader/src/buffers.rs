@@ -56,7 +56,7 @@ pub(super) fn read(
         return Ok(None);
     }
     let detail = choose(&frame.ledger);
-    let counted = frame.ledger.live_buffers();
+    let counted = frame.ledger.live_entries();
     if detail == LedgerDetail::Totals || !may_read(LedgerPart::Buffers, counted) {
         return with_circulars(region, frame, may_read).map(Some);
     }

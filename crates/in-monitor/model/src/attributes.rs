@@ -92,15 +92,16 @@ pub struct Attribute {
     pub interval: ReadInterval,
     /// Numbers outside this range are invalid. All ones, which a dead bus returns, is always outside.
     pub bounds: RangeInclusive<u64>,
-    /// Whether the file is part of the telemetry, which determines the device's state.
-    pub is_telemetry: bool,
+    /// Whether the file determines the device's state. Only for files that every chip of the architecture answers: one ENODATA keeps the
+    /// device unsettled, and two values out of range make it unreadable.
+    pub shows_state: bool,
     /// The first driver that publishes the file, in the order of [`Arch`].
     pub since: [Option<Version>; 3],
 }
 
 impl Attribute {
     /// Returns the first driver that publishes the file for this architecture.
-    pub fn since(&self, arch: Arch) -> Option<Version> {
+    pub fn since_on(&self, arch: Arch) -> Option<Version> {
         self.since[arch as usize]
     }
 
@@ -109,7 +110,8 @@ impl Attribute {
         matches!(self.folder, AttributeFolder::Class | AttributeFolder::Hwmon | AttributeFolder::Counters)
     }
 
-    /// Parses a text. [`Attribute::check_bounds`] checks the bounds.
+    /// Parses a text. [`Attribute::check_bounds`] checks the bounds. The number stays in the file's unit; `Value::of_file` converts it by
+    /// the unit of the field.
     pub fn parse(&self, text: &str) -> Reading<Raw> {
         let text = text.trim_end_matches(['\n', ' ', '\0']);
         match self.format {
@@ -232,8 +234,8 @@ mod tests {
     fn table_follows_the_enum_and_names_files_once() {
         for (index, row) in ATTRIBUTES.iter().enumerate() {
             assert_eq!(row.attr as usize, index, "{row:?}");
-            let twins = ATTRIBUTES.iter().filter(|other| other.folder == row.folder && other.file == row.file);
-            assert_eq!(twins.count(), 1, "{}", row.file);
+            let same = ATTRIBUTES.iter().filter(|other| other.folder == row.folder && other.file == row.file);
+            assert_eq!(same.count(), 1, "{}", row.file);
         }
         assert_eq!(TO_DEVICE.len() + FROM_DEVICE.len(), 12);
     }

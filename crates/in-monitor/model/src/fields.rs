@@ -284,7 +284,7 @@ impl<T> Field<T> {
         self
     }
 
-    /// The service stores the history of the value, under this short title.
+    /// The service stores its history, and dmon has a column of it under this short title. A chart needs it.
     const fn kept(mut self, short: &'static str) -> Self {
         self.info.is_kept = true;
         self.info.short = Some(short);

@@ -124,8 +124,8 @@ impl Ledger {
         self.exactness == Exactness::Changing
     }
 
-    /// Returns the number of live buffers, listed or not.
-    pub fn live_buffers(&self) -> u64 {
+    /// Returns the number of live entries of all kinds: buffers, kernels and circular buffers, listed or not.
+    pub fn live_entries(&self) -> u64 {
         self.allocators.iter().flat_map(|allocator| &allocator.rows).fold(0, |sum, row| sum.saturating_add(row.count))
     }
 

@@ -89,7 +89,7 @@ pub struct Figure {
     pub peak: Reading<u64>,
     /// Time of the peak.
     pub peak_time: Reading<UnixTime>,
-    /// Live buffers.
+    /// Live buffers on this chip; one on several chips counts on each. For cb and kernel: circular buffers, kernels.
     pub count: Reading<u64>,
     /// The source.
     pub source: Reading<Source>,

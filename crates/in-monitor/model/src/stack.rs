@@ -15,9 +15,10 @@ pub struct SourceLine {
 }
 
 impl SourceLine {
-    /// Returns whether the line belongs to ttnn, torch, ttmon, the standard library or the interpreter, and is not useful to a user.
-    pub fn is_of_library(&self) -> bool {
-        is_of_library(&self.file)
+    /// Returns whether the search for the user's line skips this one: a line of ttnn, torch, ttmon, the standard library or the
+    /// interpreter, machine code of TT-Metal or of the C and C++ libraries, or a function of their headers.
+    pub fn is_skipped(&self) -> bool {
+        is_skipped(&self.file)
     }
 
     /// Returns the line that represents an address of machine code: file `OBJECT+0xADDRESS`, line 0, function `[BUILD ID]`.
@@ -109,7 +110,7 @@ const OBJECTS: [&str; 12] = [
 /// Folders of headers with functions that are inlined into a user's code.
 const HEADERS: [&str; 4] = ["/usr/include/", "/usr/lib/gcc/", "/tt-metalium/", "/tt_stl/"];
 
-fn is_of_library(file: &str) -> bool {
+fn is_skipped(file: &str) -> bool {
     if file.starts_with("<frozen") || file.is_empty() {
         return true;
     }
@@ -136,7 +137,7 @@ fn is_of_library(file: &str) -> bool {
 pub fn user_line<'a>(frames: impl Iterator<Item = &'a Arc<SourceLine>>) -> Option<&'a Arc<SourceLine>> {
     let mut last = None;
     for frame in frames {
-        if !frame.is_of_library() {
+        if !frame.is_skipped() {
             return Some(frame);
         }
         if !frame.file.starts_with('<') && !frame.file.is_empty() {
@@ -165,7 +166,7 @@ mod tests {
             "<frozen runpy>",
             "",
         ] {
-            assert!(line(file).is_of_library(), "{file}");
+            assert!(line(file).is_skipped(), "{file}");
         }
         for file in [
             "/home/me/model.py",
@@ -175,7 +176,7 @@ mod tests {
             "model.py",
             "<string>",
         ] {
-            assert!(!line(file).is_of_library(), "{file}");
+            assert!(!line(file).is_skipped(), "{file}");
         }
     }
 
@@ -193,12 +194,12 @@ mod tests {
         let native = |object: &str| SourceLine::of_native(object, 0x1F40, "ab12");
         let line = native("/opt/app/bin/model");
         assert_eq!(line.native(), Some(NativeFrame { object: "/opt/app/bin/model", address: 0x1F40, build_id: "ab12" }));
-        assert_eq!((line.to_string(), line.is_of_library()), ("bin/model+0x1f40".to_owned(), false));
+        assert_eq!((line.to_string(), line.is_skipped()), ("bin/model+0x1f40".to_owned(), false));
         for object in ["/x/libtt_metal.so", "/lib/libc.so.6", "/y/_ttnncpp.so", "/z/libttmon_hook.so", "/lib64/ld-linux-x86-64.so.2"] {
-            assert!(native(object).is_of_library(), "{object}");
+            assert!(native(object).is_skipped(), "{object}");
         }
-        assert!(!native("/opt/libcustom.so").is_of_library());
-        assert!(is_of_library("/usr/include/c++/12/bits/shared_ptr.h") && !is_of_library("/home/me/src/main.cpp"));
+        assert!(!native("/opt/libcustom.so").is_skipped());
+        assert!(is_skipped("/usr/include/c++/12/bits/shared_ptr.h") && !is_skipped("/home/me/src/main.cpp"));
         let named = SourceLine { function: "app::run".into(), ..line };
         assert_eq!((named.to_string(), named.native()), ("bin/model+0x1f40 app::run".to_owned(), None));
     }

@@ -95,7 +95,7 @@ fn explanation(reason: Missing, field: &DeviceField, snapshot: &Snapshot, device
 }
 
 fn newer_driver(attr: Attr, snapshot: &Snapshot, device: &Device) -> Option<String> {
-    let needed = attr.attribute().since(device.arch.ok()?)?;
+    let needed = attr.attribute().since_on(device.arch.ok()?)?;
     let here = Version::parse(snapshot.driver.as_deref().ok()?)?;
     (needed > here).then(|| format!("needs driver {needed} or newer, this is {here}"))
 }

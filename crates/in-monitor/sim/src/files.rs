@@ -29,7 +29,7 @@ const COUNTER_DRAWS: u64 = 32;
 
 /// Returns the files that this driver publishes for a chip of this architecture.
 pub(crate) fn published(arch: Arch, driver: Version) -> impl Iterator<Item = &'static Attribute> {
-    ATTRIBUTES.iter().filter(move |row| row.since(arch).is_some_and(|since| since <= driver))
+    ATTRIBUTES.iter().filter(move |row| row.since_on(arch).is_some_and(|since| since <= driver))
 }
 
 /// Returns whether the simulation changes the file. Link and slower clocks could change, but do not.

@@ -48,8 +48,8 @@ pub(crate) fn resolve(frames: &[Arc<SourceLine>]) -> Vec<Arc<[Arc<SourceLine>]>>
     }
     for ((object, build_id), addresses) in new {
         // Libraries between the program and its memory are not the user's code, and large.
-        let is_of_library = addresses.first().is_some_and(|(frame, _)| frame.is_of_library());
-        let lines = if is_of_library { None } else { read(Path::new(object), build_id, &addresses) };
+        let is_skipped = addresses.first().is_some_and(|(frame, _)| frame.is_skipped());
+        let lines = if is_skipped { None } else { read(Path::new(object), build_id, &addresses) };
         let lines = lines.unwrap_or_else(|| addresses.iter().map(|_| Vec::new()).collect());
         for ((frame, _), lines) in addresses.into_iter().zip(lines) {
             let lines = if lines.is_empty() { vec![frame.clone()] } else { lines };

@@ -44,7 +44,7 @@ struct Readable {
 /// Returns the texts of a dump. Small ledgers come first, so that a huge one does not use up the limit of listed entries.
 pub(crate) fn dumps(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> Vec<(Viewer, String)> {
     let mut ledgers = readable(work, present, kept);
-    ledgers.sort_by_key(|ledger| ledger.figures.as_ref().map_or(0, Ledger::live_buffers));
+    ledgers.sort_by_key(|ledger| ledger.figures.as_ref().map_or(0, Ledger::live_entries));
     let mut counted: BTreeSet<(u32, u32, BufferKind)> = BTreeSet::new();
     for ledger in ledgers.iter().filter(|ledger| ledger.is_own) {
         for allocator in ledger.figures.iter().flat_map(|figures| &figures.allocators) {
@@ -100,7 +100,7 @@ fn readable(work: &DumpWork, present: &[Arc<OpenLedger>], kept: &PostMortem) -> 
 /// Reads a ledger. If its list exceeds the limit, it has no buffers.
 fn content(ledger: &Readable, entries_left: &mut u64) -> Option<Ledger> {
     let region = ledger.region.as_ref().filter(|_| ledger.figures.is_some())?;
-    let choose = |figures: &Ledger| if figures.live_buffers() > *entries_left { LedgerDetail::Totals } else { LedgerDetail::Buffers };
+    let choose = |figures: &Ledger| if figures.live_entries() > *entries_left { LedgerDetail::Totals } else { LedgerDetail::Buffers };
     let content = region.ledger(choose, Lines::default, &mut |_, _| true).ok()??;
     *entries_left = entries_left.saturating_sub(content.buffers.len() as u64);
     Some(content)

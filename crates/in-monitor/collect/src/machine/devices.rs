@@ -220,7 +220,7 @@ impl Devices {
         problems.append(&mut self.problems);
         let take_one = |known: &mut KnownDevice| {
             let lanes: Vec<(FileGroup, LaneReply)> = known.groups().zip(&mut *lanes).collect();
-            let telemetry = lanes.iter().find(|(group, _)| *group == FileGroup::Telemetry);
+            let telemetry = lanes.iter().find(|(group, _)| *group == FileGroup::EverySample);
             let found = telemetry.map_or_else(Vec::new, |(_, lane)| known.take_telemetry(lane));
             let replies = || lanes.iter().flat_map(|(_, lane)| &lane.replies);
             let has_answer = replies().any(Result::is_ok);
@@ -237,7 +237,7 @@ impl Devices {
             let is_gone = taken.is_gone();
             for (group, lane) in &taken.lanes {
                 match group {
-                    FileGroup::Telemetry => {
+                    FileGroup::EverySample => {
                         let found = mem::take(&mut taken.found);
                         again.extend(known.complete(lane, found, taken.entry.as_ref(), is_gone, problems).then_some(index));
                     }
@@ -249,7 +249,7 @@ impl Devices {
         }
         let lane = |index: &usize| {
             let known = &mut self.known[*index];
-            Lane { key: u64::from(known.id.0), requests: known.requests(FileGroup::Telemetry, self.options.sampling) }
+            Lane { key: u64::from(known.id.0), requests: known.requests(FileGroup::EverySample, self.options.sampling) }
         };
         let replies = readers.read(again.iter().map(lane).collect())?;
         for (index, lane) in again.into_iter().zip(replies) {
@@ -370,7 +370,7 @@ fn driver_version(reply: &Reply) -> Reading<String> {
 
 fn lane_of(group: FileGroup) -> u64 {
     match group {
-        FileGroup::Telemetry => 0,
+        FileGroup::EverySample => 0,
         FileGroup::Counters => LANE_OF_COUNTERS,
         FileGroup::Slow => LANE_OF_SLOW,
     }

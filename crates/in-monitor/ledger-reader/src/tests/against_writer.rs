@@ -170,7 +170,7 @@ fn live_entries_are_listed_up_to_a_limit() {
     writer.session().unwrap().free_all(allocator);
     insert(1000, 3);
     let (frame, entries, _) = live(&reader(&writer), 3).unwrap();
-    assert_eq!((entries.len(), frame.ledger.live_buffers(), frame.ledger.exactness), (3, 3, Exactness::Exact));
+    assert_eq!((entries.len(), frame.ledger.live_entries(), frame.ledger.exactness), (3, 3, Exactness::Exact));
     assert_eq!(live(&reader(&writer), 2).err(), Some(ReadError::TooMany));
 }
 

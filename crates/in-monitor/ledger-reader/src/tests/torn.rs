@@ -19,7 +19,7 @@ fn an_allocation_that_became_live_counts() {
     let read = open(&region.bytes).unwrap();
     let totals = read.figures().unwrap();
     assert_eq!((totals.exactness, totals.events), (Exactness::Recounted, 4));
-    assert_eq!((totals.live_buffers(), live_bytes(&totals)), (5, 450));
+    assert_eq!((totals.live_entries(), live_bytes(&totals)), (5, 450));
     let row = &totals.allocators[0].rows[0];
     assert_eq!((row.used, row.peak_allocated, row.count, row.peak), (450, 450, 5, 450));
     let listing = list(&read);

@@ -12,12 +12,12 @@ use crate::units::{BytesPerSecond, Megahertz, WordsPerSecond};
 
 /// Derives a chip on PCIe. Also returns the maximum number of lanes of its slot.
 pub(super) fn local(sample: &DeviceSample, row: &DeviceRow<'_>, problems: &mut Vec<Problem>) -> (Device, Reading<u64>) {
-    let (state, is_nonsense) = state_of(&sample.attributes);
-    if is_nonsense {
+    let (state, is_implausible) = state_of(&sample.attributes);
+    if is_implausible {
         let detail = "several readings of this device cannot be true, so none of this sample is shown";
         problems.push(Problem::new(format!("device {}", sample.id), Missing::OutOfRange, detail));
     }
-    let values = Values { attributes: &sample.attributes, row, state, is_nonsense };
+    let values = Values { attributes: &sample.attributes, row, state, is_implausible };
     let mut device = identified(row);
     for field in DEVICE {
         if let FieldSource::File(attr) = field.source {
@@ -65,11 +65,11 @@ fn identified(row: &DeviceRow<'_>) -> Device {
 
 /// Returns the state, and whether the whole sample is invalid.
 pub(super) fn state_of(attributes: &Attributes) -> (State, bool) {
-    let mut believable = 0;
+    let mut plausible = 0;
     let mut reasons = Vec::new();
-    for row in ATTRIBUTES.iter().filter(|row| row.is_telemetry) {
+    for row in ATTRIBUTES.iter().filter(|row| row.shows_state) {
         match attributes.number(row.attr) {
-            Ok(_) => believable += 1,
+            Ok(_) => plausible += 1,
             Err(Missing::NotExposed | Missing::NotOnThisArch) => {}
             Err(reason) => reasons.push(reason),
         }
@@ -79,7 +79,7 @@ pub(super) fn state_of(attributes: &Attributes) -> (State, bool) {
         return (State::Unreadable, true);
     }
     let state = match () {
-        () if believable > 0 => State::Ok,
+        () if plausible > 0 => State::Ok,
         () if reasons.is_empty() && has_counters(attributes) => State::Starting,
         () if reasons.is_empty() => State::Unknown,
         () if reasons.contains(&Missing::Gone) => State::Gone,
@@ -100,7 +100,7 @@ struct Values<'a> {
     attributes: &'a Attributes,
     row: &'a DeviceRow<'a>,
     state: State,
-    is_nonsense: bool,
+    is_implausible: bool,
 }
 
 impl Values<'_> {
@@ -108,11 +108,11 @@ impl Values<'_> {
     fn checked<T>(&self, attr: Attr, reading: Reading<T>) -> Reading<T> {
         let attribute = attr.attribute();
         let is_from_firmware = attribute.is_from_firmware();
-        if self.is_nonsense && attribute.interval == ReadInterval::Dynamic && is_from_firmware {
+        if self.is_implausible && attribute.interval == ReadInterval::Dynamic && is_from_firmware {
             return Err(Missing::OutOfRange);
         }
         match reading {
-            Err(_) if self.row.arch.is_ok_and(|arch| attribute.since(arch).is_none()) => Err(Missing::NotOnThisArch),
+            Err(_) if self.row.arch.is_ok_and(|arch| attribute.since_on(arch).is_none()) => Err(Missing::NotOnThisArch),
             // If the device answers otherwise, a file without data means that its firmware has no such value.
             Err(Missing::Resetting) if self.state == State::Ok => Err(Missing::NoSource),
             Err(Missing::NotExposed) if self.state == State::Starting && is_from_firmware => Err(Missing::NoSource),

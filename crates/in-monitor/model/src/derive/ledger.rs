@@ -288,7 +288,7 @@ fn attribute_ledger(
         .collect();
     for (index, (allocator, targets)) in ledger.allocators.iter().zip(&targets).enumerate() {
         for (chip, target) in allocator.chips.iter().zip(targets) {
-            if let (Target::Row(row), Some(id)) = (target, chip.unique_id) {
+            if let (Target::Device(row), Some(id)) = (target, chip.unique_id) {
                 tracked.confirmed[*row] = Some(id);
             }
             if let Some(metal_id) = chip.metal_id {
@@ -370,7 +370,7 @@ fn overlap_problem(owner: ProcessKey, target: Target, bytes: u64, rows: &[Device
     let place = match (device_of(target, rows), target) {
         (Some(device), _) => format!("device {device}"),
         (None, Target::Unmapped(id)) => format!("chip {id}"),
-        (None, Target::Row(_)) => "a chip".to_owned(),
+        (None, Target::Device(_)) => "a chip".to_owned(),
     };
     let detail = format!("{bytes} bytes of {place} belong to two live buffers");
     Problem::new(format!("memory of process {}", owner.pid), Missing::OutOfRange, detail)
@@ -393,7 +393,7 @@ fn row_of_chip(chip: LedgerChip, visible: &VisibleRows, rows: &[DeviceRow<'_>], 
         (VisibleRows::Only(seen), None, Some(metal_id)) => seen.get(usize::try_from(metal_id).ok()?).copied(),
         (VisibleRows::Unknown, None, Some(_)) | (_, None, None) => None,
     };
-    row.map(Target::Row)
+    row.map(Target::Device)
 }
 
 /// The rows that a process sees. TT-Metal numbers the local ones in the order of their PCI addresses, then the remote ones.

@@ -34,13 +34,13 @@ type Slot = (Target, PerKind<u64>);
 /// Where memory is: on a row, or on a chip that cannot be mapped to a row with certainty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
-    Row(usize),
+    Device(usize),
     Unmapped(u64),
 }
 
 impl Target {
     pub(super) fn row(self) -> Option<usize> {
-        if let Self::Row(row) = self { Some(row) } else { None }
+        if let Self::Device(row) = self { Some(row) } else { None }
     }
 
     pub(super) fn unmapped(self) -> Option<u64> {
@@ -71,7 +71,7 @@ pub(super) fn attribute(sample: &Sample, rows: &[DeviceRow<'_>], ids: &Ids, step
         if let Some(row) = row {
             attribution.confirmed[row] = Some(region.unique_id);
         }
-        let target = row.map_or(Target::Unmapped(region.unique_id), Target::Row);
+        let target = row.map_or(Target::Unmapped(region.unique_id), Target::Device);
         // Unknown holders are not searched.
         let holders = row.and_then(|row| device_rows::holders(rows, &rows[row]).ok()).map_or(0, |users| users.pids.len());
         for slot in &content.slots {
@@ -264,7 +264,7 @@ impl Reports<'_> {
         let mut devices = Vec::new();
         for index in self.rows_of(process, mine, ledger) {
             let row = &self.rows[index];
-            let target = Target::Row(index);
+            let target = Target::Device(index);
             let reported = used_on(mine, target);
             let tracked = ledger.and_then(|ledger| ledger.on(target));
             let is_nonsense = self.attribution.nonsense.contains(&(number, target));

@@ -1,11 +1,12 @@
 //! A device: its members, and the row of each value that is shown.
 //!
-//! To show a new value:
+//! A new value takes these steps. Without step 2 it does not compile; without step 3 the test `every_member_has_a_row` fails.
 //!
 //! 1. Add the member to [`Device`].
-//! 2. Give its reason in [`Device::absent`]. Without this it does not compile.
-//! 3. Add its row to [`DEVICE`], where users shall see it. The test `every_member_has_a_row` names a missing one. Names never change.
-//! 4. A driver file: add `.file(Attr::X)` to the row, and X to `attributes/table.rs`. Any other value: set it in `derive/device.rs`.
+//! 2. Give its reason in [`Device::absent`].
+//! 3. Add its row to [`DEVICE`], where users shall see it. Names never change.
+//! 4. A driver file: add `.file(Attr::X)` to the row, X to `attributes/table.rs`, its text to `sim/src/files.rs` (there, `unmodelled` shows
+//!    0), and real examples to `sim/tests/driver-real.tsv`. Any other value: set it in `derive/device.rs`.
 
 use super::{Chart, Field, Member, Samples, Section, field};
 use crate::attributes::Attr;

@@ -70,17 +70,17 @@ pub const ALLOCATOR_BANKS: &[Field<AllocatorKind>] = &[
     Field::computed("banks", "banks", Section::Memory, Unit::Count, |k| bank(k, |b| Member::get(&b.banks)))
         .help("Banks; a buffer takes as many bytes of each."),
     Field::computed("bank_bytes", "bank", Section::Memory, Unit::Bytes, |k| bank(k, |b| Member::get(&b.bank_bytes)))
-        .help("Bytes of a bank that can be handed out."),
+        .help("Bytes of a bank that the allocator can give out."),
     Field::computed("allocated_per_bank", "allocated", Section::Memory, Unit::Bytes, |k| bank(k, |b| Member::get(&b.allocated_per_bank)))
-        .help("Bytes of a bank that are."),
+        .help("Bytes of a bank that are allocated."),
     Field::computed("free_per_bank", "free", Section::Memory, Unit::Bytes, |k| bank(k, |b| Member::get(&b.free_per_bank)))
-        .help("Bytes of a bank that are not."),
+        .help("Bytes of a bank that are free."),
     Field::computed("largest_free_per_bank", "largest", Section::Memory, Unit::Bytes, |k| {
         bank(k, |b| Member::get(&b.largest_free_per_bank))
     })
-    .help("The largest block of those."),
+    .help("The largest free block of a bank."),
     Field::computed("fragmentation", "frag", Section::Memory, Unit::Ratio, |k| bank(k, |b| Member::get(&b.fragmentation)))
-        .help("How much of the free bytes is not in that block: 1 - largest / free."),
+        .help("Share of a bank's free bytes outside the largest free block: 1 - largest / free."),
     Field::computed("blocks", "blocks", Section::Memory, Unit::Count, |k| bank(k, |b| Member::get(&b.blocks)))
         .help("Blocks, used and free, as TT-Metal counts them."),
 ];

@@ -1,4 +1,5 @@
-//! A process: its members, and the row of each value that is shown. A new member is added as in `device.rs`.
+//! A process: its members, and the row of each value that is shown. A new member is added as in `device.rs`,
+//! but set in `derive/process.rs`.
 
 use super::{Field, Member, Samples, Section, Value, field};
 use crate::identity::ProcessKey;

@@ -80,7 +80,7 @@ fn section<T>(page: &mut String, title: &str, text: &str, prefix: &str, table: &
 
 fn meaning<T>(field: &Field<T>) -> String {
     const ANY: Version = Version::new(0, 0, 0);
-    let since = |arch: Arch| field.attr()?.attribute().since(arch).filter(|version| *version > ANY).map(|version| (arch, version));
+    let since = |arch: Arch| field.attr()?.attribute().since_on(arch).filter(|version| *version > ANY).map(|version| (arch, version));
     let drivers: Vec<String> = [Arch::Wormhole, Arch::Blackhole, Arch::Grayskull]
         .into_iter()
         .filter_map(since)

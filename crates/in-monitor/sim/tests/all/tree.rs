@@ -168,7 +168,7 @@ fn check_bounds(tree: &Tree, device: u32, driver: Version, what: &str) {
     let arch = Arch::from_pci_device(pci_device.number().unwrap()).unwrap();
     for row in ATTRIBUTES {
         let path = tree.path(device, row);
-        let is_published = row.since(arch).is_some_and(|since| since <= driver);
+        let is_published = row.since_on(arch).is_some_and(|since| since <= driver);
         assert_eq!(path.exists(), is_published, "{what}: {}", path.display());
         if !is_published {
             continue;

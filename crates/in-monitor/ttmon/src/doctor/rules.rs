@@ -112,7 +112,7 @@ fn version(snapshot: &Snapshot) -> Vec<Found> {
     let Some(driver) = Version::parse(text) else { return warning(format!("driver {text} is unknown"), UPDATE) };
     let archs: Vec<_> = local(snapshot).filter_map(|device| device.arch.ok()).collect();
     let newer = ATTRIBUTES.iter().filter_map(|row| {
-        let since = archs.iter().filter_map(|arch| row.since(*arch)).filter(|since| *since > driver).min()?;
+        let since = archs.iter().filter_map(|arch| row.since_on(*arch)).filter(|since| *since > driver).min()?;
         Some((since, row.file))
     });
     let newer: Vec<(Version, &str)> = newer.collect();
