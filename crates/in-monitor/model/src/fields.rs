@@ -48,7 +48,7 @@ crate::named! {
 
 /// Number of samples that a value needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Samples {
+pub enum SamplesNeeded {
     /// One sample.
     One,
     /// Two samples, for a rate.
@@ -141,7 +141,7 @@ pub struct FieldInfo {
     /// The unit.
     pub unit: Unit,
     /// Number of samples that the value needs.
-    pub samples: Samples,
+    pub samples: SamplesNeeded,
     /// The source of its value.
     pub source: FieldSource,
     /// The metric. Identities have none, nor do values that metrics show in another form.
@@ -219,7 +219,7 @@ impl<T> Field<T> {
             title,
             section,
             unit,
-            samples: Samples::One,
+            samples: SamplesNeeded::One,
             source: FieldSource::Computed(None),
             metric: None,
             is_kept: false,
@@ -263,7 +263,7 @@ impl<T> Field<T> {
         self
     }
 
-    const fn rate(mut self, samples: Samples) -> Self {
+    const fn rate(mut self, samples: SamplesNeeded) -> Self {
         self.info.samples = samples;
         self
     }

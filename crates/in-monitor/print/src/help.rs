@@ -6,7 +6,7 @@ mod page;
 use std::io::{self, Write};
 
 use ttmon_model::Kind;
-use ttmon_model::fields::{DEVICE, DEVICE_KIND, Field, Samples};
+use ttmon_model::fields::{DEVICE, DEVICE_KIND, Field, SamplesNeeded};
 use ttmon_model::units::Unit;
 
 use crate::nvidia;
@@ -56,10 +56,10 @@ fn unit(unit: Unit) -> &'static str {
     }
 }
 
-fn samples(samples: Samples) -> &'static str {
+fn samples(samples: SamplesNeeded) -> &'static str {
     match samples {
-        Samples::One => "1",
-        Samples::Two => "2",
-        Samples::TwoSlow => "2, 1 s apart",
+        SamplesNeeded::One => "1",
+        SamplesNeeded::Two => "2",
+        SamplesNeeded::TwoSlow => "2, 1 s apart",
     }
 }

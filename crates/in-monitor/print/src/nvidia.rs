@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ttmon_model::fields::{DeviceField, Samples};
+use ttmon_model::fields::{DeviceField, SamplesNeeded};
 use ttmon_model::{Device, Missing, Process, Reading, Snapshot};
 
 use crate::csv::{CsvOptions, write_row};
@@ -54,8 +54,8 @@ pub struct QueryField(&'static Column);
 
 impl QueryField {
     /// Returns how many samples the column needs.
-    pub fn samples(&self) -> Samples {
-        self.0.field().map_or(Samples::One, |field| field.samples)
+    pub fn samples(&self) -> SamplesNeeded {
+        self.0.field().map_or(SamplesNeeded::One, |field| field.samples)
     }
 }
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ttmon_collect::reads::Sampling;
 use ttmon_json::{Layout, SnapshotJson};
-use ttmon_model::fields::Samples;
+use ttmon_model::fields::SamplesNeeded;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::{CsvOptions, Style};
@@ -34,7 +34,7 @@ const DEEP_WINDOW: Duration = Duration::from_millis(500);
 const DEEP_WAIT_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(context: &Context, request: &SnapshotRequest) -> Result<(), Failure> {
-    let sampling = if request.repeat == Repeat::Once && request.samples == Samples::One && !context.deep {
+    let sampling = if request.repeat == Repeat::Once && request.samples == SamplesNeeded::One && !context.deep {
         Sampling::Once
     } else {
         Sampling::Repeated
@@ -78,14 +78,14 @@ fn run_loop(context: &Context, request: &SnapshotRequest, snapshots: &mut Snapsh
 }
 
 /// Takes a snapshot with the requested rates.
-fn sampled(context: &Context, snapshots: &mut Snapshots<'_>, samples: Samples) -> Result<Snapshot, Failure> {
+fn sampled(context: &Context, snapshots: &mut Snapshots<'_>, samples: SamplesNeeded) -> Result<Snapshot, Failure> {
     let snapshot = snapshots.next()?;
     let window = match samples {
         _ if snapshots.is_served() => return Ok(snapshot),
         _ if context.deep => return settled(snapshot, snapshots),
-        Samples::One => return Ok(snapshot),
-        Samples::Two => RATE_WINDOW,
-        Samples::TwoSlow => HEARTBEAT_WINDOW,
+        SamplesNeeded::One => return Ok(snapshot),
+        SamplesNeeded::Two => RATE_WINDOW,
+        SamplesNeeded::TwoSlow => HEARTBEAT_WINDOW,
     };
     if io::stderr().is_terminal() {
         print_error(&format!("taking a second sample after {} ms, for the rates", window.as_millis()));

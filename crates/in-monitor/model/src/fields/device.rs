@@ -8,7 +8,7 @@
 //! 4. A driver file: add `.file(Attr::X)` to the row, X to `attributes/table.rs`, its text to `sim/src/files.rs` (there, `unmodelled` shows
 //!    0), and real examples to `sim/tests/driver-real.tsv`. Any other value: set it in `derive/device.rs`.
 
-use super::{Chart, Field, Member, Samples, Section, field};
+use super::{Chart, Field, Member, SamplesNeeded, Section, field};
 use crate::attributes::Attr;
 use crate::identity::{Bdf, ChipPosition, DeviceId, UniqueId};
 use crate::memory::Memory;
@@ -297,23 +297,23 @@ pub const DEVICE: &[Field<Device>] = &[
             queue. 0 where no process holds the chip.",
         )
         .deep()
-        .rate(Samples::Two)
+        .rate(SamplesNeeded::Two)
         .metric("ttmon_device_utilization_ratio")
         .kept("utilization")
         .charts(&[Chart::new(14, "utilization")]),
     field!(Device.queue_utilization, "Queue utilization", Section::Utilization, Unit::None)
         .help("The utilization of each command queue.")
         .deep()
-        .rate(Samples::Two),
+        .rate(SamplesNeeded::Two),
     field!(Device.core_efficiency, "Core efficiency", Section::Utilization, Unit::Ratio)
         .help("Work of all cores as a share of what they could do in the time.")
         .deep()
-        .rate(Samples::Two)
+        .rate(SamplesNeeded::Two)
         .full_metric("ttmon_device_core_efficiency_ratio"),
     field!(Device.programs_per_s, "Programs/s", Section::Utilization, Unit::None)
         .help("Programs that the chip has finished a second.")
         .deep()
-        .rate(Samples::Two)
+        .rate(SamplesNeeded::Two)
         .full_metric("ttmon_device_programs_per_second"),
     field!(Device.queues_waiting, "Queues waiting", Section::Utilization, Unit::Count)
         .help("Command queues that wait for the host.")
@@ -328,7 +328,7 @@ pub const DEVICE: &[Field<Device>] = &[
     field!(Device.heartbeat_alive, "Heartbeat alive", Section::Performance, Unit::None)
         .help("Whether the heartbeat moved within a second or more.")
         .from(Attr::Heartbeat)
-        .rate(Samples::TwoSlow)
+        .rate(SamplesNeeded::TwoSlow)
         .metric("ttmon_device_heartbeat_alive")
         .kept("beat"),
     field!(Device.therm_trip_count, "Thermal trips", Section::Performance, Unit::Count)
@@ -386,28 +386,28 @@ pub const DEVICE: &[Field<Device>] = &[
     field!(Device.pcie_to_device_bytes_per_s, "PCIe to device", Section::Pcie, Unit::BytesPerSecond)
         .help("Data moved to the chip; not on Blackhole, where the size of a word is disputed.")
         .from(Attr::HostPosted0)
-        .rate(Samples::Two)
+        .rate(SamplesNeeded::Two)
         .metric("ttmon_device_pcie_to_device_bytes_per_second")
         .kept("to")
         .charts(&[Chart::new(6, "pcie_to")]),
     field!(Device.pcie_from_device_bytes_per_s, "PCIe from device", Section::Pcie, Unit::BytesPerSecond)
         .help("Data moved from the chip; not on Blackhole, where the size of a word is disputed.")
         .from(Attr::ChipPosted0)
-        .rate(Samples::Two)
+        .rate(SamplesNeeded::Two)
         .metric("ttmon_device_pcie_from_device_bytes_per_second")
         .kept("from")
         .charts(&[Chart::new(7, "pcie_from")]),
     field!(Device.pcie_to_device_words_per_s, "PCIe words to device", Section::Pcie, Unit::WordsPerSecond)
         .help("Words of the chip's network moved to it.")
         .from(Attr::HostPosted0)
-        .rate(Samples::Two)
+        .rate(SamplesNeeded::Two)
         .full_metric("ttmon_device_pcie_to_device_words_per_second")
         .kept("to_words")
         .charts(&[Chart::new(8, "pcie_words_to").unless("pcie_to_device_bytes_per_s")]),
     field!(Device.pcie_from_device_words_per_s, "PCIe words from device", Section::Pcie, Unit::WordsPerSecond)
         .help("Words of the chip's network moved from it.")
         .from(Attr::ChipPosted0)
-        .rate(Samples::Two)
+        .rate(SamplesNeeded::Two)
         .full_metric("ttmon_device_pcie_from_device_words_per_second")
         .kept("from_words")
         .charts(&[Chart::new(9, "pcie_words_from").unless("pcie_from_device_bytes_per_s")]),

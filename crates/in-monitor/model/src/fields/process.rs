@@ -1,7 +1,7 @@
 //! A process: its members, and the row of each value that is shown. A new member is added as in `device.rs`,
 //! but set in `derive/process.rs`.
 
-use super::{Field, Member, Samples, Section, Value, field};
+use super::{Field, Member, SamplesNeeded, Section, Value, field};
 use crate::identity::ProcessKey;
 use crate::memory::Kind;
 use crate::missing::{Missing, Reading};
@@ -83,7 +83,7 @@ pub const PROCESS: &[Field<Process>] = &[
     field!(Process.command, "Command", Section::Pids, Unit::None).help("Full command line."),
     field!(Process.parent, "Parent", Section::Pids, Unit::None).help("Process id of the process that started it, or took it over."),
     field!(Process.start_time, "Started", Section::Pids, Unit::Time).help("When it started."),
-    field!(Process.cpu, "CPU", Section::Pids, Unit::Ratio).help("Host CPU: 1 is one core.").rate(Samples::Two),
+    field!(Process.cpu, "CPU", Section::Pids, Unit::Ratio).help("Host CPU: 1 is one core.").rate(SamplesNeeded::Two),
     field!(Process.rss, "Host memory", Section::Pids, Unit::Bytes).help("Resident host memory."),
     field!(Process.container, "Container", Section::Pids, Unit::None).help("First 12 digits of its container's id."),
     field!(Process.pod, "Pod", Section::Pids, Unit::None).help("Uid of its Kubernetes pod."),
@@ -102,6 +102,6 @@ pub const PROCESS: &[Field<Process>] = &[
         .help("DRAM (dram + trace) it uses on all its chips."),
     field!(Process.overlap_bytes, "Overlap", Section::Pids, Unit::Bytes).help("Bytes on which two of its live buffers lie: corruption."),
     field!(Process.launches, "Launches", Section::Pids, Unit::Count).help("Programs it started on its chips; on a mesh each chip counts."),
-    field!(Process.launches_per_s, "Launches/s", Section::Pids, Unit::None).help("Programs it starts a second.").rate(Samples::Two),
+    field!(Process.launches_per_s, "Launches/s", Section::Pids, Unit::None).help("Programs it starts a second.").rate(SamplesNeeded::Two),
     field!(Process.last_launch, "Last launch", Section::Pids, Unit::Time).help("When it last started one: busy or hung."),
 ];

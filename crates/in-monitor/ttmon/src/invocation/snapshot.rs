@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use ttmon_model::fields::{DEVICE, DeviceField, Samples, Section};
+use ttmon_model::fields::{DEVICE, DeviceField, SamplesNeeded, Section};
 use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
 use ttmon_model::select::Selection;
 use ttmon_print::{APPS, CsvOptions, GPU, QueryField};
@@ -39,7 +39,7 @@ pub(crate) struct SnapshotRequest {
     pub(crate) processes: bool,
     pub(crate) output: Output,
     /// How many samples the fields need.
-    pub(crate) samples: Samples,
+    pub(crate) samples: SamplesNeeded,
 }
 
 /// Reads the flags of the snapshot. With `-q`, words of `-d` are sections.
@@ -66,7 +66,7 @@ pub(crate) fn snapshot(common: &GlobalArgs, args: &SnapshotArgs) -> Result<(Cont
         SnapshotFormat::Query(_) => DEVICE.iter().filter(|field| sections.contains(&field.section)).map(|field| field.samples).max(),
         _ => None,
     };
-    let samples = samples.unwrap_or(Samples::One);
+    let samples = samples.unwrap_or(SamplesNeeded::One);
     // A list of devices shows no processes.
     let processes = !args.no_processes && !matches!(format, SnapshotFormat::List);
     Ok((context, SnapshotRequest { format, repeat, processes, output, samples }))
