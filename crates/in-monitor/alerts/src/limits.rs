@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Default of `clear_for`: how long a rule must be clear until its alert is resolved. A value that flaps faster remains one alert.
-pub const CLEAR_FOR_DEFAULT: Duration = Duration::from_secs(60);
+pub(crate) const CLEAR_FOR_DEFAULT: Duration = Duration::from_secs(60);
 /// Minimum of `clear_for`. It limits how often an alert of one rule and device can be sent.
 pub(crate) const CLEAR_FOR_MIN: Duration = Duration::from_secs(10);
 /// Longest duration in a rule.
@@ -14,7 +14,7 @@ pub const START_GRACE: Duration = Duration::from_secs(10);
 /// Minimum time between two messages to one receiver. Events of the meantime are in the next message.
 pub const MESSAGE_GAP: Duration = Duration::from_secs(10);
 /// Default interval at which firing alerts are sent to Alertmanager. It drops an alert after four times this interval.
-pub const RESEND_DEFAULT: Duration = Duration::from_secs(60);
+pub(crate) const RESEND_DEFAULT: Duration = Duration::from_secs(60);
 /// Minimum and maximum of this interval.
 pub(crate) const RESEND_RANGE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
 /// How long the end of an alert is sent to Alertmanager, which may have been down.

@@ -27,7 +27,7 @@ pub struct Sender<'a> {
 }
 
 /// Returns one alert as a document.
-pub fn alert_document(alert: &Alert) -> Value {
+fn alert_document(alert: &Alert) -> Value {
     let time = |time: Option<UnixTime>| time.map(UnixTime::rfc3339);
     let chip = |name: &str| alert.chip.iter().find(|(known, _)| *known == name).map(|(_, value)| value);
     json!({

@@ -26,25 +26,22 @@ pub struct TextResponse {
     pub body: Vec<u8>,
 }
 
-/// Answers requests on a port until the program ends. `answer` gets a path, and returns `None` if it does not exist.
-pub fn serve_texts<F>(listener: StdListener, answer: F) -> io::Result<()>
-where
-    F: Fn(&str) -> Option<TextResponse> + Send + Sync + 'static,
-{
+/// Responds to requests on a port until the program ends. `find` gets a path, and returns `None` if it does not exist.
+pub fn serve_texts(listener: StdListener, find: impl Fn(&str) -> Option<TextResponse> + Send + Sync + 'static) -> io::Result<()> {
     listener.set_nonblocking(true)?;
-    let answer = Arc::new(answer);
-    let places = Arc::new(Semaphore::new(TEXT_CONNECTIONS_MAX));
+    let find = Arc::new(find);
+    let slots = Arc::new(Semaphore::new(TEXT_CONNECTIONS_MAX));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::from_std(listener)?;
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
+            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return Ok(()) };
             let Ok((stream, _)) = listener.accept().await else { continue };
-            let answer = Arc::clone(&answer);
+            let find = Arc::clone(&find);
             tokio::spawn(async move {
-                let _place = place;
+                let _slot = slot;
                 let reply = service_fn(|request| {
-                    let response = respond(&request, &*answer);
+                    let response = respond(&request, &*find);
                     async move { Ok::<_, Infallible>(response) }
                 });
                 // A client may disconnect at any time.
@@ -54,7 +51,7 @@ where
     })
 }
 
-fn respond(request: &Request<Incoming>, answer: &dyn Fn(&str) -> Option<TextResponse>) -> Response<Body> {
+fn respond(request: &Request<Incoming>, find: &dyn Fn(&str) -> Option<TextResponse>) -> Response<Body> {
     let text = |status: StatusCode, text: String| {
         let mut response = Response::new(Body::from(text));
         *response.status_mut() = status;
@@ -63,7 +60,7 @@ fn respond(request: &Request<Incoming>, answer: &dyn Fn(&str) -> Option<TextResp
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
     }
-    match answer(request.uri().path()) {
+    match find(request.uri().path()) {
         None => text(StatusCode::NOT_FOUND, "no such path\n".to_owned()),
         Some(TextResponse { content_type, body }) => {
             let mut response = Response::new(Body::from(Bytes::from(body)));

@@ -1,7 +1,7 @@
 //! The queue of one receiver, and the thread that delivers its messages.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -129,7 +129,7 @@ impl Mailbox {
             }
             // Alerts may be added without a wake-up, when a silence ends or after a restart.
             let wait = wait.min(MESSAGE_GAP);
-            content = self.wake.wait_timeout(content, wait).map_or_else(|poisoned| poisoned.into_inner().0, |(content, _)| content);
+            content = self.wait(content, wait);
         }
     }
 
@@ -181,7 +181,7 @@ impl Mailbox {
             if content.is_closed || left.is_zero() {
                 return !content.is_closed;
             }
-            content = self.wake.wait_timeout(content, left).map_or_else(|poisoned| poisoned.into_inner().0, |(content, _)| content);
+            content = self.wait(content, left);
         }
     }
 
@@ -213,5 +213,10 @@ impl Mailbox {
 
     fn lock(&self) -> MutexGuard<'_, Content> {
         ttmon_os::lock(&self.content)
+    }
+
+    /// Waits for a wake-up, or until the timeout.
+    fn wait<'a>(&self, content: MutexGuard<'a, Content>, timeout: Duration) -> MutexGuard<'a, Content> {
+        self.wake.wait_timeout(content, timeout).unwrap_or_else(PoisonError::into_inner).0
     }
 }
