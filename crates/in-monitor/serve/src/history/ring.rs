@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Column;
+use super::column::Column;
 
 #[derive(Debug)]
 pub(super) struct Ring {
@@ -13,12 +13,35 @@ pub(super) struct Ring {
     first: Option<u64>,
     /// By device, then by field.
     columns: Vec<Vec<Column>>,
+    /// The slot of the newest sample, and the sums of its values so far, because several samples may be in one slot.
+    filling: Option<u64>,
+    sums: Vec<Vec<Sum>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    total: i128,
+    count: i128,
+}
+
+impl Sum {
+    fn add(&mut self, value: i64) {
+        *self = Self { total: self.total + i128::from(value), count: self.count + 1 };
+    }
+
+    fn mean(self) -> Option<i64> {
+        if self.count == 0 {
+            return None;
+        }
+        // Rounds half up, so that the mean of 0 and 1 becomes 1. The mean of 64-bit values has 64 bits.
+        i64::try_from((self.total + self.count / 2).div_euclid(self.count)).ok()
+    }
 }
 
 impl Ring {
     pub(super) fn new(step: Duration, span: Duration) -> Self {
         let length = usize::try_from(span.as_nanos() / step.as_nanos().max(1)).unwrap_or(usize::MAX).max(1);
-        Self { step, length, newest: 0, first: None, columns: Vec::new() }
+        Self { step, length, newest: 0, first: None, columns: Vec::new(), filling: None, sums: Vec::new() }
     }
 
     pub(super) fn slot(&self, at: Duration) -> u64 {
@@ -40,8 +63,36 @@ impl Ring {
         self.range().is_none_or(|(oldest, _)| self.first == Some(oldest))
     }
 
+    /// Begins the slot of a time, unless it is the current one. Stores the means of the slot before.
+    pub(super) fn begin(&mut self, at: Duration) {
+        let slot = self.slot(at);
+        if self.filling != Some(slot) {
+            self.store_means();
+            self.sums.iter_mut().for_each(|sums| sums.fill(Sum::default()));
+            self.filling = Some(slot);
+        }
+    }
+
+    /// Adds a value to the current slot.
+    pub(super) fn add(&mut self, device: usize, field: usize, value: i64) {
+        self.sums[device][field].add(value);
+    }
+
+    /// Stores the means of the current slot. All slots since the newest one are gaps.
+    pub(super) fn store_means(&mut self) {
+        let Some(slot) = self.filling else { return };
+        self.advance(slot);
+        for device in 0..self.sums.len() {
+            for field in 0..self.sums[device].len() {
+                if let Some(mean) = self.sums[device][field].mean() {
+                    self.store(device, field, slot, mean);
+                }
+            }
+        }
+    }
+
     /// Advances to a slot: all slots in between, and this one, are gaps until a value is stored.
-    pub(super) fn advance(&mut self, slot: u64) {
+    fn advance(&mut self, slot: u64) {
         if self.first.is_some() && slot <= self.newest {
             return;
         }
@@ -56,7 +107,7 @@ impl Ring {
     }
 
     /// Stores a value into the newest slot. A value of an overwritten slot is dropped.
-    pub(super) fn store(&mut self, device: usize, field: usize, slot: u64, value: i64) {
+    fn store(&mut self, device: usize, field: usize, slot: u64, value: i64) {
         if self.range().is_some_and(|(oldest, newest)| (oldest..=newest).contains(&slot)) {
             let (index, length) = (self.index(slot), self.length);
             self.columns[device][field].store(index, length, value);
@@ -68,12 +119,14 @@ impl Ring {
         (oldest..=newest).contains(&slot).then(|| self.columns[device][field].get(self.index(slot)))?
     }
 
-    pub(super) fn grow(&mut self, devices: usize, fields: usize) {
-        self.columns.resize_with(devices, || (0..fields).map(|_| Column::Empty).collect());
+    pub(super) fn add_device(&mut self, fields: usize) {
+        self.columns.push((0..fields).map(|_| Column::Empty).collect());
+        self.sums.push(vec![Sum::default(); fields]);
     }
 
     pub(super) fn forget(&mut self, device: usize) {
         self.columns[device].iter_mut().for_each(|column| *column = Column::Empty);
+        self.sums[device].fill(Sum::default());
     }
 
     pub(super) fn bytes(&self) -> usize {
