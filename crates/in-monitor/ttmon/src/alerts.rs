@@ -6,21 +6,31 @@ mod list;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ttmon_alerts::{Alert, Delivery, Phase, Receiver, Rule, Sender, Silence, alertmanager_body, message_body};
+use ttmon_alerts::{Alert, Delivery, Phase, Receiver, Rule, Sender, Silence, alertmanager_body, is_name, message_body};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId};
 
+use crate::cli::{AlertsArgs, AlertsCommand, GlobalArgs, SilenceArgs};
 use crate::failure::Failure;
-use crate::invocation::SilenceRequest;
+use crate::invocation::{CliTarget, Context};
 use crate::output::Output;
 use crate::serve::state_directory;
 use crate::show::{VERSION, now};
 
 pub(crate) use configuration::read as configuration;
-pub(crate) use list::run as list;
+
+pub(crate) fn run(common: &GlobalArgs, args: &AlertsArgs) -> Result<(), Failure> {
+    let context = Context::new(common, &[])?;
+    match &args.command {
+        None => list::run(&context, None),
+        Some(AlertsCommand::List { config }) => list::run(&context, config.as_deref()),
+        Some(AlertsCommand::Test { rule, config }) => test(rule, config.as_deref()),
+        Some(AlertsCommand::Silence(args)) => silence(common, &context, args),
+    }
+}
 
 /// Sends a test alert for device 0 to every receiver.
-pub(crate) fn test(name: &str, config: Option<&std::path::Path>) -> Result<(), Failure> {
+fn test(name: &str, config: Option<&std::path::Path>) -> Result<(), Failure> {
     let config = configuration(config, true)?;
     let rule = config.rules.iter().find(|rule| rule.name == name);
     let known = || config.rules.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -68,14 +78,28 @@ fn body(receiver: &Receiver, rule: &Rule) -> String {
     }
 }
 
-pub(crate) fn silence(request: &SilenceRequest) -> Result<(), Failure> {
-    let state = request.state_directory.clone().unwrap_or_else(state_directory);
-    let nanoseconds = request.time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+fn silence(common: &GlobalArgs, context: &Context, args: &SilenceArgs) -> Result<(), Failure> {
+    let rule = match args.rule.as_str() {
+        "all" => None,
+        name if is_name(name) => Some(name.to_owned()),
+        name => return Err(Failure::usage(format!("no rule {name:?}; see ttmon alerts list"))),
+    };
+    let device =
+        |text: &str| text.parse::<u32>().map_err(|_| Failure::usage(format!("-d {text}: silence takes ids of devices, such as 0 or 0,3")));
+    let words = common.device.iter().chain(&common.id).flat_map(|list| list.split(','));
+    let mut devices: Vec<Option<u32>> = words.map(|word| device(word).map(Some)).collect::<Result<_, _>>()?;
+    if let CliTarget::Simulated(..) = context.target {
+        return Err(Failure::usage("a simulated machine has no silences of its own; leave --sim out and name its --state-dir"));
+    }
+    if devices.is_empty() {
+        // One silence for all devices.
+        devices.push(None);
+    }
+    let state = args.state_dir.clone().unwrap_or_else(state_directory);
+    let nanoseconds = u64::try_from(args.time.as_nanos()).unwrap_or(u64::MAX);
     let until = UnixTime(now().0.saturating_add(nanoseconds));
-    let devices = if request.devices.is_empty() { vec![None] } else { request.devices.iter().copied().map(Some).collect() };
     for device in devices {
-        let silence = Silence { rule: request.rule.clone(), device, until, comment: request.comment.clone() };
-        write(&state, &silence, request.time.is_none())?;
+        write(&state, &Silence { rule: rule.clone(), device, until, comment: args.comment.clone() }, args.end)?;
     }
     Ok(())
 }

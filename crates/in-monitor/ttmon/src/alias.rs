@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use crate::cli::AliasArgs;
 use crate::failure::Failure;
-use crate::invocation::AliasArgs;
 use crate::names::NAMES;
 
 #[derive(Debug, PartialEq, Eq)]

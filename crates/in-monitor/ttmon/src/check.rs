@@ -1,35 +1,34 @@
 //! `ttmon check`: prints one line and sets an exit code, in the format of monitoring plugins.
 
 use serde_json::json;
+use ttmon_buffer_history::Size;
 use ttmon_collect::reads::Sampling;
 use ttmon_json::Layout;
 use ttmon_model::check::{self, Finding, Request, Verdict};
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::text;
 
+use crate::cli::{CheckArgs, GlobalArgs};
 use crate::failure::Failure;
-use crate::invocation::{Context, OutputFormat};
+use crate::invocation::Context;
+use crate::open::MachineRequest;
 use crate::output::Output;
-use crate::server::{SampleRequest, Snapshots};
+use crate::server::Snapshots;
 
 /// Maximum number of findings that the line names. Further findings are only counted.
 const NAMED_MAX: usize = 3;
 
 /// Prints the line and returns its exit code. Every failure, also a usage error, is "unknown".
-pub(crate) fn run(format: OutputFormat, request: &Result<(Context, Request), Failure>) -> Result<(), Failure> {
-    let unknown = |failure: &Failure| (Verdict::Unknown, failure.message.clone(), Vec::new(), String::new());
-    let (verdict, message, findings, data) = match request {
-        Err(failure) => unknown(failure),
-        Ok((context, request)) => match Snapshots::new(context, SampleRequest::snapshot(Sampling::Once, true)).next() {
-            Err(failure) => unknown(&failure),
-            Ok(snapshot) => {
-                let findings = check::judge(&snapshot, request);
-                (check::overall(&findings), message(&snapshot, &findings), findings, performance(&snapshot, request))
-            }
-        },
+pub(crate) fn run(common: &GlobalArgs, args: &CheckArgs) -> Result<(), Failure> {
+    let (verdict, message, findings, data) = match examine(common, args) {
+        Err(failure) => (Verdict::Unknown, failure.message, Vec::new(), String::new()),
+        Ok((snapshot, request)) => {
+            let findings = check::judge(&snapshot, &request);
+            (check::overall(&findings), message(&snapshot, &findings), findings, performance(&snapshot, &request))
+        }
     };
     let message = text::clean(&message, false);
-    let line = if format == OutputFormat::Json {
+    let line = if common.json {
         let row = |finding: &Finding| {
             let Finding { check, device, verdict, reason } = finding;
             json!({ "check": check, "device": device.map(|id| id.0), "status": verdict.name(), "reason": reason })
@@ -45,6 +44,25 @@ pub(crate) fn run(format: OutputFormat, request: &Result<(Context, Request), Fai
         Verdict::Ok => Ok(()),
         verdict => Err(Failure { message: String::new(), code: verdict.exit_code() }),
     }
+}
+
+fn examine(common: &GlobalArgs, args: &CheckArgs) -> Result<(Snapshot, Request), Failure> {
+    // The monitoring system reads this error on standard output, so it is not one of the command line.
+    let free_dram_min = args.min_free_dram.as_deref().map(str::parse::<Size>).transpose().map_err(Failure::usage)?;
+    if args.max_temp.is_some_and(|limit| !limit.is_finite()) {
+        return Err(Failure::usage("--max-temp takes degrees Celsius"));
+    }
+    let mut request = Request {
+        is_healthy: args.healthy,
+        is_idle: args.idle,
+        temperature_max: args.max_temp,
+        free_dram_min: free_dram_min.map(|size| size.0),
+        count_min: args.count,
+        has_no_stale: args.no_stale,
+    };
+    request.is_healthy |= request == Request::default();
+    let context = Context::new(common, &args.devices)?;
+    Ok((Snapshots::new(&context, MachineRequest::new(Sampling::Once)).next()?, request))
 }
 
 /// Describes the findings, worst first. Without findings, describes what was checked.

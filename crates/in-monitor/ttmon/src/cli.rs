@@ -1,4 +1,4 @@
-//! The command line as typed. `invocation.rs` interprets it.
+//! The command line as typed. `invocation.rs` interprets the common flags, and each command its own.
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
 mod alerts;

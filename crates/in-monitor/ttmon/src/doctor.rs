@@ -17,17 +17,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::reads::Sampling;
-use ttmon_collect::{LedgerScope, Machine, Root};
+use ttmon_collect::{Machine, Root};
 use ttmon_json::{Layout, SnapshotJson};
 use ttmon_model::Snapshot;
 use ttmon_print::text;
 use ttmon_sim::Simulation;
 
+use crate::cli::{DoctorArgs, GlobalArgs};
 use crate::failure::{Failure, print_error};
-use crate::invocation::{CliTarget, Context, DoctorArgs, OutputFormat};
-use crate::open::MachineConfig;
+use crate::invocation::{CliTarget, Context};
+use crate::open::{MachineConfig, MachineRequest};
 use crate::output::Output;
 use crate::run::library;
 use crate::server;
@@ -37,6 +37,8 @@ use facts::{Facts, Python, Service};
 use finding::{Finding, Verdict};
 use rules::examine;
 
+/// Exit code of a usage error, because 2 means "warnings only".
+const USAGE: u8 = 64;
 /// Longest wait for Python.
 const CHILD_TIME: Duration = Duration::from_secs(3);
 const CHILD_BYTES_MAX: u64 = 1 << 20;
@@ -45,12 +47,12 @@ const ASK_PYTHON: &str = "import importlib.metadata as m, platform; print(platfo
 /// Keys of the snapshot that are never in a bundle.
 const PRIVATE_KEYS: [&str; 8] = ["user", "uid", "command", "problems", "pod_name", "namespace", "container_name", "job_name"];
 
-pub(crate) fn run(context: &Context, format: OutputFormat, args: &DoctorArgs) -> Result<(), Failure> {
-    let placed = MachineConfig::new(context, Sampling::Once, true, LedgerDetail::Totals, LedgerScope::Holders)?;
-    let (root, simulation) = (placed.root.clone(), placed.simulation);
+pub(crate) fn run(common: &GlobalArgs, args: &DoctorArgs) -> Result<(), Failure> {
+    let context = context(common, args).map_err(|failure| if failure.code == 2 { Failure { code: USAGE, ..failure } } else { failure })?;
+    let MachineConfig { root, options, simulation } = MachineConfig::new(&context, MachineRequest::new(Sampling::Once))?;
     // The first sample may start a thread, so the files of the bundle are read before, in a process of their own.
-    let machine = Machine::new(placed.root, placed.options);
-    let tree = args.bundle.as_ref().map(|_| bundle_tree(context, &root, simulation.as_ref(), args.full));
+    let machine = Machine::new(root.clone(), options);
+    let tree = args.bundle.as_ref().map(|_| bundle_tree(&context, &root, simulation.as_ref(), args.full));
     let snapshot = machine.and_then(|mut machine| machine.sample());
     let snapshot = snapshot.map(|sample| Snapshot::derive(&sample, None));
     let mut facts = Facts::read(&root, snapshot, now());
@@ -58,10 +60,10 @@ pub(crate) fn run(context: &Context, format: OutputFormat, args: &DoctorArgs) ->
         facts = facts.with_kernel(&root);
         facts.library = Some(library::find());
         facts.python = python();
-        facts.service = Some(service(context));
+        facts.service = Some(service(&context));
     }
     let findings = examine(&facts);
-    let report = if format == OutputFormat::Json { document(&findings) } else { lines(&findings, context.terminal.colors) };
+    let report = if common.json { document(&findings) } else { lines(&findings, context.terminal.colors) };
     Output::Stdout.write(report.as_bytes())?;
     if let (Some(file), Some(tree)) = (&args.bundle, tree) {
         let (tree, pseudonyms) = tree?;
@@ -72,6 +74,13 @@ pub(crate) fn run(context: &Context, format: OutputFormat, args: &DoctorArgs) ->
         Some(Verdict::Warning) => Err(Failure { message: String::new(), code: 2 }),
         Some(Verdict::Ok) | None => Ok(()),
     }
+}
+
+fn context(common: &GlobalArgs, args: &DoctorArgs) -> Result<Context, Failure> {
+    if args.full && args.bundle.is_none() {
+        return Err(Failure::usage("--full says what --bundle packs; give --bundle FILE too"));
+    }
+    Context::new(common, &[])
 }
 
 /// Reads the files of a bundle. Returns the replacements of serial numbers too, unless `is_full`.

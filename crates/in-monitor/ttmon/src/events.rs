@@ -8,21 +8,20 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ttmon_buffer_history::Recorder;
-use ttmon_collect::LedgerScope;
-use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::reads::Sampling;
-use ttmon_hosts::{Events, RequestError, Service};
+use ttmon_hosts::{RequestError, Service};
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Snapshot};
 use ttmon_print::Style;
 
+use crate::cli::EventsArgs;
 use crate::failure::{Failure, print_error};
-use crate::invocation::{Context, EventsArgs, OutputFormat};
+use crate::invocation::{Context, OutputFormat};
 use crate::mem::{no_memory_of, nothing_found};
-use crate::open::{OpenMachine, choose};
+use crate::open::{MachineRequest, OpenMachine, choose};
 use crate::output::Output;
-use crate::server;
+use crate::server::{self, ServiceEvents};
 use crate::show::VERSION;
 
 /// Interval between two reads with `--follow`.
@@ -31,8 +30,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const TEXT_BYTES: usize = 64 * 1024;
 
 /// Prints the recorded events, and with `--follow` new ones.
-pub(crate) fn run(context: &Context, format: OutputFormat, args: &EventsArgs) -> Result<(), Failure> {
-    let mut page = Page::new(context, format, args);
+pub(crate) fn run(context: &Context, args: &EventsArgs) -> Result<(), Failure> {
+    let mut page = Page::new(context, args);
     for service in &server::services(context) {
         match ask(context, args, service, &mut page) {
             Ok(()) => return Ok(()),
@@ -80,17 +79,16 @@ fn ask(context: &Context, args: &EventsArgs, service: &Service, page: &mut Page<
     print_events(&mut events, page, args.follow)
 }
 
-fn print_events(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Result<(), ServiceError> {
+fn print_events(events: &mut ServiceEvents, page: &mut Page<'_>, follow: bool) -> Result<(), ServiceError> {
     loop {
-        let line = match events.wait() {
-            Ok((name, _)) if name == "end" => return Ok(page.flush()?),
-            Ok((_, line)) => line,
+        let event = match events.next() {
+            Ok(Some(event)) => event,
+            Ok(None) => return Ok(page.flush()?),
             Err(why) => {
                 page.flush()?;
                 return Err(why.into());
             }
         };
-        let event = ttmon_json::read_event(&line).map_err(|error| RequestError::Strange(error.to_string()))?;
         page.note(&event);
         page.add(&event)?;
         if page.has_ended {
@@ -104,13 +102,7 @@ fn print_events(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Resul
 
 fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Result<(), Failure> {
     let sampling = if args.follow { Sampling::Repeated } else { Sampling::Once };
-    let mut opened = OpenMachine::with_ledgers(
-        context,
-        sampling,
-        true,
-        LedgerDetail::Totals,
-        args.pid.map_or(LedgerScope::Everybody, LedgerScope::Process),
-    )?;
+    let mut opened = OpenMachine::new(context, MachineRequest::with_ledgers_of(sampling, args.pid))?;
     let mut recorder = Recorder::default();
     loop {
         let snapshot = opened.snapshot()?;
@@ -159,11 +151,19 @@ struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    fn new(context: &Context, format: OutputFormat, args: &'a EventsArgs) -> Self {
-        let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
-        let zone = if format == OutputFormat::Json { TimeZone::UTC } else { TimeZone::system() };
-        let (text, by_service, kept) = (String::new(), HashMap::new(), VecDeque::new());
-        Self { format, args, style, text, by_service, has_announced: false, has_ended: false, last: args.lines, kept, zone }
+    fn new(context: &Context, args: &'a EventsArgs) -> Self {
+        Self {
+            format: context.format,
+            args,
+            style: Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) },
+            text: String::new(),
+            by_service: HashMap::new(),
+            has_announced: false,
+            has_ended: false,
+            last: args.lines,
+            kept: VecDeque::new(),
+            zone: if context.format == OutputFormat::Json { TimeZone::UTC } else { TimeZone::system() },
+        }
     }
 
     /// Records that a service sent this event.
@@ -243,7 +243,7 @@ mod tests {
     fn only_events_of_a_service_are_skipped() {
         let context = Context::without_flags();
         let all = arguments(None, None);
-        let mut page = Page::new(&context, OutputFormat::Text, &all);
+        let mut page = Page::new(&context, &all);
         page.add(&event(5)).expect("only kept");
         assert!(!page.has(&event(3)));
         page.note(&event(5));
@@ -260,7 +260,7 @@ mod tests {
     fn the_last_lines_since_a_time() {
         let context = Context::without_flags();
         let recent = arguments(Some(2), Some(UnixTime(2_000_000_000)));
-        let mut page = Page::new(&context, OutputFormat::Text, &recent);
+        let mut page = Page::new(&context, &recent);
         for number in 1..=5 {
             page.add(&at(number, number)).expect("only kept");
         }

@@ -1,33 +1,38 @@
 //! `ttmon export`: writes the memory of a process, a run report or a recording for the viewers of other projects.
 
 use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use ttmon_buffer_history::document;
 use ttmon_buffer_history::{About, LedgerFeed, Spool, Trace};
-use ttmon_collect::LedgerScope;
-use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::reads::Sampling;
 use ttmon_json::recording::{Error, Reader};
 use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::UnixTime;
 
+use crate::cli::{ExportArgs, ExportFormat, GlobalArgs};
 use crate::failure::{Failure, print_error};
-use crate::invocation::{Context, ExportFormat, ExportInput, ExportRequest};
+use crate::invocation::Context;
 use crate::mem::no_memory_of;
-use crate::open::OpenMachine;
+use crate::open::{MachineRequest, OpenMachine};
 use crate::show::VERSION;
 
-pub(crate) fn run(request: &ExportRequest) -> Result<(), Failure> {
-    let title = match &request.input {
-        ExportInput::Process(_, pid) => pid.to_string(),
-        ExportInput::File(path) => path.display().to_string(),
-    };
-    let mut trace = empty(request.output.as_deref(), title);
-    match &request.input {
-        ExportInput::Process(context, pid) => {
-            add_process(&mut trace, context, *pid)?;
+/// Exports a process, or a run report or recording. A number is a pid.
+pub(crate) fn run(common: &GlobalArgs, args: &ExportArgs) -> Result<(), Failure> {
+    if !common.device.is_empty() || !common.id.is_empty() || common.json {
+        return Err(Failure::usage("export writes all devices, in the format of --to; leave -d, -i and --json out"));
+    }
+    let output = Some(args.output.as_path()).filter(|path| *path != Path::new("-"));
+    if output.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::usage("-o - would write the file to the terminal; give a file, or a pipe"));
+    }
+    let input = Path::new(&args.input);
+    let pid = args.input.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())).and_then(|text| text.parse::<u32>().ok());
+    let mut trace = empty(output, pid.map_or_else(|| input.display().to_string(), |pid| pid.to_string()));
+    match pid {
+        Some(pid) => {
+            add_process(&mut trace, &Context::new(common, &[])?, pid)?;
             if let Some(since) = trace.complete_since() {
                 print_error(&format!(
                     "{} events before {} are missing: only the last ones are kept; `ttmon run --snapshot` keeps all",
@@ -36,12 +41,12 @@ pub(crate) fn run(request: &ExportRequest) -> Result<(), Failure> {
                 ));
             }
         }
-        ExportInput::File(path) => add_file(&mut trace, path)?,
+        None => add_file(&mut trace, input)?,
     }
-    let Some(output) = &request.output else {
-        return crate::output::stream(|out| Ok(write(&trace, request.format, out)?));
+    let Some(output) = output else {
+        return crate::output::stream(|out| Ok(write(&trace, args.to, out)?));
     };
-    write_file(&trace, request.format, output)
+    write_file(&trace, args.to, output)
         .map_err(|error| Failure::new(format!("cannot write {}: {error}; nothing was changed", output.display())))
 }
 
@@ -70,7 +75,7 @@ fn write(trace: &Trace, format: ExportFormat, out: &mut dyn Write) -> io::Result
 
 /// Adds the live buffers of a process, and the events that are still in its ring.
 fn add_process(trace: &mut Trace, context: &Context, pid: u32) -> Result<(), Failure> {
-    let mut opened = OpenMachine::with_ledgers(context, Sampling::Once, true, LedgerDetail::Totals, LedgerScope::Process(pid))?;
+    let mut opened = OpenMachine::new(context, MachineRequest::with_ledgers_of(Sampling::Once, Some(pid)))?;
     let snapshot = opened.whole()?;
     let found: Vec<_> = opened.machine.ledgers().iter().filter(|found| found.owner.pid == pid).cloned().collect();
     if found.is_empty() {

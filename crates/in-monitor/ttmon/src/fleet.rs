@@ -4,14 +4,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use ttmon_hosts::fleet::{FindRequest, HostRow, Labels, MatchingHost, Overview, Store};
-use ttmon_hosts::{Credentials, Roots, ServiceAddress};
+use ttmon_hosts::fleet::{FindRequest, HOSTS_SHOWN, HostRow, Labels, MatchingHost, Overview, Store};
+use ttmon_hosts::{Credentials, Roots, Service, ServiceAddress};
 use ttmon_json::{Layout, to_string};
 use ttmon_model::units::size;
 use ttmon_print::text;
 
+use crate::cli::{FleetArgs, FleetCommand, GlobalArgs, StoreArgs};
 use crate::failure::{Failure, print_error};
-use crate::invocation::{FindHosts, FleetRequest, OutputFormat, StoreArgs};
+use crate::invocation::variable;
 use crate::output::Output;
 use crate::server::services_of;
 use crate::show::{VERSION, now};
@@ -21,11 +22,29 @@ const SECRET_BYTES_MAX: usize = 4096;
 /// Maximum number of workloads and of alerts in the table. JSON output has all of them.
 const LINES_MAX: usize = 20;
 
-pub(crate) fn run(request: &FleetRequest) -> Result<(), Failure> {
-    let store = request.store.as_ref().map(|(url, access)| store(url, access)).transpose()?;
-    match &request.find {
-        FindHosts::Idle(wanted) => find(request, store.as_ref(), wanted),
-        FindHosts::All(limit) => overview(request, store.as_ref(), *limit),
+pub(crate) fn run(common: &GlobalArgs, args: &FleetArgs) -> Result<(), Failure> {
+    if common.names_a_machine() || common.seed.is_some() {
+        return Err(Failure::usage("fleet asks a store; leave -d, -i, --root, --sim, --seed and --cluster out"));
+    }
+    let url = match (&args.store, variable("TTMON_STORE")) {
+        (Some(url), _) => Some(url.clone()),
+        (None, Some(url)) => Some(url.into_string().map_err(|_| Failure::usage("TTMON_STORE is not text; it is a URL"))?),
+        (None, None) => None,
+    };
+    if url.is_none() && args.connect.is_empty() {
+        let name = if args.command.is_some() { "fleet find" } else { "fleet" };
+        let remedy = "name one with --store URL, TTMON_STORE or --connect URL";
+        return Err(Failure::usage(format!("{name} asks a store or services; {remedy}")));
+    }
+    let store = || url.as_deref().map(|url| store(url, &args.access)).transpose();
+    match &args.command {
+        None => overview(args, store()?.as_ref(), common.json),
+        Some(FleetCommand::Find(find)) if find.chips == 0 => Err(Failure::usage("--chips takes 1 and more")),
+        Some(FleetCommand::Find(find)) => {
+            let free_dram = find.free_dram.map_or(0, |size| size.0);
+            let request = FindRequest { chips: find.chips, board: find.board.clone(), free_dram };
+            print_matches(args, store()?.as_ref(), &request, common.json)
+        }
     }
 }
 
@@ -46,20 +65,20 @@ pub(crate) fn store(url: &str, access: &StoreArgs) -> Result<Store, Failure> {
     Store::new(url, roots, credentials).map_err(|why| failed(&why))
 }
 
-fn find(fleet: &FleetRequest, store: Option<&Store>, request: &FindRequest) -> Result<(), Failure> {
+fn print_matches(args: &FleetArgs, store: Option<&Store>, request: &FindRequest, is_json: bool) -> Result<(), Failure> {
     let answer = store.map(|store| store.find(request).map_err(|error| format!("the store at {} {error}", store.url())));
     let (answering, found) = match answer {
         Some(Ok(found)) => (store.map(Store::url), found),
-        Some(Err(why)) if fleet.places.is_empty() => return Err(Failure::new(why)),
+        Some(Err(why)) if args.connect.is_empty() => return Err(Failure::new(why)),
         failed => {
             if let Some(Err(why)) = failed {
                 print_error(&format!("{why}; asking the hosts of --connect"));
             }
-            (None, found_by_asking(request, fleet)?)
+            (None, found_by_asking(request, args)?)
         }
     };
     let mut out = String::new();
-    if fleet.format == OutputFormat::Json {
+    if is_json {
         out = to_string(&request.document(answering, &found), Layout::Pretty) + "\n";
     } else {
         for host in &found {
@@ -80,9 +99,9 @@ fn find(fleet: &FleetRequest, store: Option<&Store>, request: &FindRequest) -> R
 }
 
 /// Queries the hosts of `--connect`. Returns those with the requested chips, hosts with most chips first. Reports hosts that do not answer.
-fn found_by_asking(request: &FindRequest, fleet: &FleetRequest) -> Result<Vec<MatchingHost>, Failure> {
+fn found_by_asking(request: &FindRequest, args: &FleetArgs) -> Result<Vec<MatchingHost>, Failure> {
     let mut found = Vec::new();
-    for service in services_of(&fleet.places, fleet.token_file.as_deref(), fleet.ca.as_deref())? {
+    for service in services(args)? {
         match service.aged_document("/api/v1/snapshot", HOST_TIMEOUT) {
             Ok((snapshot, _)) => found.extend(request.found_on(&snapshot.host, &snapshot.devices)),
             Err(error) => print_error(&format!("the service at {} {error}", service.address())),
@@ -92,17 +111,23 @@ fn found_by_asking(request: &FindRequest, fleet: &FleetRequest) -> Result<Vec<Ma
     Ok(found)
 }
 
+/// The services of `--connect`.
+fn services(args: &FleetArgs) -> Result<Vec<Service>, Failure> {
+    services_of(&args.connect, args.token_file.as_deref(), args.access.store_ca.as_deref())
+}
+
 /// Removes control characters. Names of hosts, jobs and pods are not trusted: a name could otherwise contain a whole line of a table.
 fn cleaned(name: &str) -> String {
     text::clean(name, false)
 }
 
-fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result<(), Failure> {
+fn overview(args: &FleetArgs, store: Option<&Store>, is_json: bool) -> Result<(), Failure> {
+    let limit = args.limit.unwrap_or(HOSTS_SHOWN);
     let mut overview = store.map(Store::overview).unwrap_or_default();
     if let (Some(url), Some(error)) = (&overview.store.url, &overview.store.error) {
         print_error(&format!("the store at {url} {error}; showing the hosts of --connect"));
     }
-    for service in services_of(&fleet.places, fleet.token_file.as_deref(), fleet.ca.as_deref())? {
+    for service in services(args)? {
         match service.aged_document("/api/v1/snapshot", HOST_TIMEOUT) {
             Ok((snapshot, age)) => {
                 overview.add(HostRow { url: page(service.address()), ..HostRow::of_snapshot(&snapshot, age.as_secs_f64()) });
@@ -111,7 +136,7 @@ fn overview(fleet: &FleetRequest, store: Option<&Store>, limit: usize) -> Result
         }
     }
     overview.problems.iter().for_each(|problem| print_error(problem));
-    let text = if fleet.format == OutputFormat::Json {
+    let text = if is_json {
         to_string(&overview.document(VERSION, &now().rfc3339(), limit), Layout::Pretty) + "\n"
     } else {
         table(&overview, limit).replace('\t', "  ")

@@ -1,44 +1,23 @@
-//! Interprets the command line. Commands get requests: complete, valid, and without contradictions.
+//! What the common flags and the flags of the snapshot mean. Each other command interprets its own flags.
 
-mod alerts;
-mod fleet;
-mod memory;
-mod monitors;
-mod run;
-mod serve;
 mod snapshot;
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use ttmon_buffer_history::Size;
-use ttmon_model::check;
 use ttmon_model::select::Selection;
 use ttmon_sim::Spec;
 
-use crate::cli::{CheckArgs, Cli, Command, ExportArgs, GlobalArgs, SnapshotArgs};
+use crate::cli::{Cli, Command, GlobalArgs, SnapshotArgs};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
-// These values need no interpretation.
-pub(crate) use crate::cli::{
-    AliasArgs, DoctorArgs, EventsArgs, ExportFormat, RecordArgs, RunArgs, SdArgs, SdFrom, ServeArgs, StoreArgs, TopArgs, When,
-};
-pub(crate) use alerts::{SilenceRequest, silence};
-pub(crate) use fleet::{FindHosts, FleetRequest, fleet, sd};
-pub(crate) use memory::{BufferListing, Grouping, MemoryListing, MemoryOutput, MemoryRequest, memory};
-pub(crate) use monitors::{LinesRequest, TopSource, dmon, lines, record, top, wait};
-pub(crate) use run::run;
-pub(crate) use serve::serve;
 pub(crate) use snapshot::{Repeat, SnapshotFormat, SnapshotRequest, snapshot};
 
-const REFRESH_DEFAULT: Duration = Duration::from_millis(500);
+pub(crate) const REFRESH_DEFAULT: Duration = Duration::from_millis(500);
 const READ_TIMEOUT_DEFAULT: Duration = Duration::from_millis(200);
-/// Exit code of a usage error of `doctor`, where 2 means "warnings only".
-const DOCTOR_USAGE: u8 = 64;
 
 #[derive(Debug)]
 pub(crate) enum CliTarget {
@@ -56,6 +35,7 @@ pub(crate) struct Context {
     pub(crate) cluster: Option<PathBuf>,
     pub(crate) no_server: bool,
     pub(crate) terminal: Terminal,
+    pub(crate) format: OutputFormat,
     /// Whether to read the chips themselves (`--deep`).
     pub(crate) deep: bool,
 }
@@ -67,33 +47,8 @@ pub(crate) enum OutputFormat {
     Json,
 }
 
-pub(crate) enum OomTarget {
-    All,
-    Process(u32),
-    Report(PathBuf),
-}
-
-pub(crate) struct ExportRequest {
-    pub(crate) format: ExportFormat,
-    pub(crate) input: ExportInput,
-    /// A file; `None` is standard output.
-    pub(crate) output: Option<PathBuf>,
-}
-
-pub(crate) enum ExportInput {
-    Process(Context, u32),
-    /// A run report or a recording.
-    File(PathBuf),
-}
-
-impl OutputFormat {
-    pub(crate) fn of(common: &GlobalArgs) -> Self {
-        if common.json { Self::Json } else { Self::Text }
-    }
-}
-
 /// Returns a usage error with the message of the first broken rule.
-fn refuse(rules: &[(bool, &str)]) -> Result<(), Failure> {
+pub(crate) fn refuse(rules: &[(bool, &str)]) -> Result<(), Failure> {
     rules.iter().find(|(is_broken, _)| *is_broken).map_or(Ok(()), |(_, message)| Err(Failure::usage(message)))
 }
 
@@ -138,6 +93,7 @@ impl Context {
             cluster: common.cluster.clone(),
             no_server: common.no_server,
             terminal: Terminal::of_stdout(common.color, common.ascii),
+            format: if common.json { OutputFormat::Json } else { OutputFormat::Text },
             deep: false,
         })
     }
@@ -172,59 +128,6 @@ fn target(common: &GlobalArgs) -> Result<CliTarget, Failure> {
         Some(root) => Err(Failure::new(format!("--root {}: not a directory; give the folder that stands for /", root.display()))),
         None => Ok(CliTarget::Real),
     }
-}
-
-pub(crate) fn check(common: &GlobalArgs, args: &CheckArgs) -> Result<(Context, check::Request), Failure> {
-    // The monitoring system reads this error on standard output, so it is not one of the command line.
-    let free_dram_min = args.min_free_dram.as_deref().map(str::parse::<Size>).transpose().map_err(Failure::usage)?;
-    if args.max_temp.is_some_and(|limit| !limit.is_finite()) {
-        return Err(Failure::usage("--max-temp takes degrees Celsius"));
-    }
-    let request = check::Request {
-        is_healthy: args.healthy,
-        is_idle: args.idle,
-        temperature_max: args.max_temp,
-        free_dram_min: free_dram_min.map(|size| size.0),
-        count_min: args.count,
-        has_no_stale: args.no_stale,
-    };
-    let is_healthy = request.is_healthy || request == check::Request::default();
-    Ok((Context::new(common, &args.devices)?, check::Request { is_healthy, ..request }))
-}
-
-/// Interprets the common flags of `doctor`, whose usage errors have another exit code.
-pub(crate) fn doctor(common: &GlobalArgs, args: &DoctorArgs) -> Result<Context, Failure> {
-    let context = if args.full && args.bundle.is_none() {
-        Err(Failure::usage("--full says what --bundle packs; give --bundle FILE too"))
-    } else {
-        Context::new(common, &[])
-    };
-    context.map_err(|failure| if failure.code == 2 { Failure { code: DOCTOR_USAGE, ..failure } } else { failure })
-}
-
-/// Interprets the target of `oom`. A number is a pid, unless a file with that name exists.
-pub(crate) fn oom_target(target: Option<&str>) -> OomTarget {
-    match target.map(|target| (target, target.parse::<u32>())) {
-        None => OomTarget::All,
-        Some((target, Ok(pid))) if !Path::new(target).exists() => OomTarget::Process(pid),
-        Some((target, _)) => OomTarget::Report(PathBuf::from(target)),
-    }
-}
-
-pub(crate) fn export(common: &GlobalArgs, args: &ExportArgs) -> Result<ExportRequest, Failure> {
-    if !common.device.is_empty() || !common.id.is_empty() || common.json {
-        return Err(Failure::usage("export writes all devices, in the format of --to; leave -d, -i and --json out"));
-    }
-    let output = Some(args.output.clone()).filter(|path| path != Path::new("-"));
-    if output.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::usage("-o - would write the file to the terminal; give a file, or a pipe"));
-    }
-    let pid = args.input.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())).and_then(|text| text.parse::<u32>().ok());
-    let input = match pid {
-        Some(pid) => ExportInput::Process(Context::new(common, &[])?, pid),
-        None => ExportInput::File(PathBuf::from(&args.input)),
-    };
-    Ok(ExportRequest { format: args.to, input, output })
 }
 
 /// Returns a variable of the environment if it is set and not empty.

@@ -39,9 +39,9 @@ mod watch;
 
 use std::process::ExitCode;
 
-use cli::{AlertsCommand, Cli, Command, values};
+use cli::{Cli, Command, values};
 use failure::{Failure, print_error};
-use invocation::{Context, OutputFormat};
+use invocation::Context;
 use names::Name;
 use output::Output;
 use terminal::Terminal;
@@ -109,50 +109,38 @@ fn run(cli: &Cli) -> Result<(), Failure> {
             args if args.help_fields => pages::field_list(terminal(), ttmon_print::help_fields),
             args if args.help_query_gpu => pages::field_list(terminal(), ttmon_print::help_query_gpu),
             args if args.help_query_compute_apps => pages::field_list(terminal(), ttmon_print::help_query_compute_apps),
-            args => invocation::snapshot(common, args).and_then(|(context, request)| show::run(&context, &request)),
+            args => show::run(common, args),
         };
     };
     invocation::check_common(cli, command)?;
-    let format = OutputFormat::of(common);
     let context = || Context::new(common, &[]);
     let print = |text: &[u8]| Output::Stdout.write(text);
     match command {
-        Command::Who { devices } => show::who(&Context::new(common, devices)?, format),
-        Command::Topo(_) => show::topo(&context()?, format),
-        Command::Dmon(args) => {
-            let (context, request, columns) = invocation::dmon(common, args)?;
-            monitor::devices(&context, &request, &columns)
-        }
-        Command::Pmon(args) => invocation::lines(common, &args.lines).and_then(|(context, request)| monitor::processes(&context, &request)),
-        Command::Wait(args) => wait::run(&invocation::wait(common, args)?, args.timeout),
-        Command::Check(args) => check::run(format, &invocation::check(common, args)),
-        Command::Doctor(args) => doctor::run(&invocation::doctor(common, args)?, format, args),
-        Command::Alerts(args) => {
-            let context = context()?;
-            match &args.command {
-                None => alerts::list(&context, format, None),
-                Some(AlertsCommand::List { config }) => alerts::list(&context, format, config.as_deref()),
-                Some(AlertsCommand::Test { rule, config }) => alerts::test(rule, config.as_deref()),
-                Some(AlertsCommand::Silence(args)) => alerts::silence(&invocation::silence(common, &context, args)?),
-            }
-        }
-        Command::Mem(args) => mem::run(&context()?, &invocation::memory(common, args)?),
-        Command::Oom { target } => oom::run(&context()?, format, &invocation::oom_target(target.as_deref())),
-        Command::Events(args) => events::run(&context()?, format, args),
-        Command::Top(args) => invocation::top(common, args).and_then(|(context, source)| top::run(&context, &source, args)),
-        Command::Run(args) => run::run(&invocation::run(common, args)?, args),
+        Command::Who { devices } => show::who(&Context::new(common, devices)?),
+        Command::Topo(_) => show::topo(&context()?),
+        Command::Dmon(args) => monitor::devices(common, args),
+        Command::Pmon(args) => monitor::processes(common, args),
+        Command::Wait(args) => wait::run(common, args),
+        Command::Check(args) => check::run(common, args),
+        Command::Doctor(args) => doctor::run(common, args),
+        Command::Alerts(args) => alerts::run(common, args),
+        Command::Mem(args) => mem::run(&context()?, args),
+        Command::Oom { target } => oom::run(&context()?, target.as_deref()),
+        Command::Events(args) => events::run(&context()?, args),
+        Command::Top(args) => top::run(common, args),
+        Command::Run(args) => run::run(common, args),
         Command::Env { ops, no_stacks } => print(env::run(*ops, !no_stacks)?.as_bytes()),
-        Command::Serve(args) => serve::run(&invocation::serve(common, args)?, args),
-        Command::Record(args) => record::run(&invocation::record(common, args)?, args),
+        Command::Serve(args) => serve::run(common, args),
+        Command::Record(args) => record::run(common, args),
         Command::Alias(args) => print(alias::run(args)?.as_bytes()),
         Command::Completions { shell } => print(&pages::completions(*shell)?),
         Command::Help { command } => print(pages::help(command)?.as_bytes()),
         Command::Man { dir: Some(folder), .. } => pages::write_manual(folder),
         Command::Man { command, dir: None } => print(&pages::man(command.as_deref())?),
-        Command::Fleet(args) => fleet::run(&invocation::fleet(common, args)?),
-        Command::Sd(args) => invocation::sd(args).and_then(|()| sd::run(args)),
+        Command::Fleet(args) => fleet::run(common, args),
+        Command::Sd(args) => sd::run(args),
         Command::Report(args) => report::run(&args.input, &args.output),
-        Command::Export(args) => export::run(&invocation::export(common, args)?),
+        Command::Export(args) => export::run(common, args),
         Command::Token { token_file } => print(serve::print_token(token_file.as_deref())?.as_bytes()),
     }
 }

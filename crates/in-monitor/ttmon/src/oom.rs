@@ -6,8 +6,6 @@ use std::path::Path;
 
 use serde_json::Value;
 use ttmon_buffer_history::Recorder;
-use ttmon_collect::LedgerScope;
-use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::reads::Sampling;
 use ttmon_hosts::{RequestError, Service};
 use ttmon_json::{Document, Layout, ReadError};
@@ -17,9 +15,9 @@ use ttmon_model::units::size;
 use ttmon_print::Style;
 
 use crate::failure::Failure;
-use crate::invocation::{Context, OomTarget, OutputFormat};
+use crate::invocation::{Context, OutputFormat};
 use crate::mem::{no_memory_of, nothing_found};
-use crate::open::OpenMachine;
+use crate::open::{MachineRequest, OpenMachine};
 use crate::output::Output;
 use crate::server;
 use crate::show::VERSION;
@@ -30,13 +28,14 @@ const REFUSALS_MAX: usize = 65_536;
 /// Maximum number of lines that are listed below a refusal.
 const LINES: usize = 8;
 
-pub(crate) fn run(context: &Context, format: OutputFormat, target: &OomTarget) -> Result<(), Failure> {
-    let refusals = match target {
-        OomTarget::All => of_all(context)?,
-        OomTarget::Process(pid) => of_process(context, *pid)?,
-        OomTarget::Report(path) => of_report(path)?,
+/// Explains the refusals of a process or of a report. A number is a pid, unless a file with that name exists.
+pub(crate) fn run(context: &Context, target: Option<&str>) -> Result<(), Failure> {
+    let refusals = match target.map(|target| (Path::new(target), target.parse::<u32>())) {
+        None => of_all(context)?,
+        Some((path, Ok(pid))) if !path.exists() => of_process(context, pid)?,
+        Some((path, _)) => of_report(path)?,
     };
-    if format == OutputFormat::Json {
+    if context.format == OutputFormat::Json {
         let text = ttmon_json::to_string(&Value::from(refusals), Layout::Pretty);
         return Output::Stdout.write(format!("{text}\n").as_bytes());
     }
@@ -99,8 +98,7 @@ fn events(context: &Context, pid: Option<u32>) -> Result<Vec<BufferEvent>, Failu
             Err(why) => server::report_fallback(service, &why.to_string()),
         }
     }
-    let scope = pid.map_or(LedgerScope::Everybody, LedgerScope::Process);
-    let mut opened = OpenMachine::with_ledgers(context, Sampling::Once, true, LedgerDetail::Totals, scope)?;
+    let mut opened = OpenMachine::new(context, MachineRequest::with_ledgers_of(Sampling::Once, pid))?;
     let snapshot = opened.snapshot()?;
     let mut recorder = Recorder::default();
     let news = opened.with_scene(&snapshot, pid, |scene, selected| (recorder.read_new(scene), selected.to_vec()));
@@ -117,19 +115,13 @@ fn events(context: &Context, pid: Option<u32>) -> Result<Vec<BufferEvent>, Failu
 /// Requests events from a service. Returns `None` if the service does not have the process.
 fn ask(service: &Service, pid: Option<u32>) -> Result<Option<Vec<BufferEvent>>, RequestError> {
     let Some(mut stream) = server::events(service, pid, &[], false)? else { return Ok(None) };
-    let strange = |error: ReadError| RequestError::Strange(error.to_string());
     let mut events = Vec::new();
-    loop {
-        match stream.wait()? {
-            (name, _) if name == "end" => return Ok(Some(events)),
-            (_, line) => {
-                let event = ttmon_json::read_event(&line).map_err(strange)?;
-                if is_refusal(&event) {
-                    events.push(event);
-                }
-            }
+    while let Some(event) = stream.next()? {
+        if is_refusal(&event) {
+            events.push(event);
         }
     }
+    Ok(Some(events))
 }
 
 /// Prints the explanation, the lines to release, the largest buffers, and the beginning of TT-Metal's own message.

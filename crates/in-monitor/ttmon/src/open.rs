@@ -20,6 +20,27 @@ use crate::top::config_directory;
 /// The executable that is started to read chips with `--deep`: ttmon itself.
 pub(crate) const READER_PROGRAM: &str = "/proc/self/exe";
 
+/// What is read from a machine.
+#[derive(Clone, Copy)]
+pub(crate) struct MachineRequest {
+    pub(crate) sampling: Sampling,
+    pub(crate) processes: bool,
+    pub(crate) detail: LedgerDetail,
+    pub(crate) scope: LedgerScope,
+}
+
+impl MachineRequest {
+    /// Requests the devices, the processes that hold them, and the totals of their ledgers.
+    pub(crate) fn new(sampling: Sampling) -> Self {
+        Self { sampling, processes: true, detail: LedgerDetail::Totals, scope: LedgerScope::Holders }
+    }
+
+    /// Like `new`, but also requests the ledger of this process, or those of all processes.
+    pub(crate) fn with_ledgers_of(sampling: Sampling, pid: Option<u32>) -> Self {
+        Self { scope: pid.map_or(LedgerScope::Everybody, LedgerScope::Process), ..Self::new(sampling) }
+    }
+}
+
 /// A machine that is not opened yet: its root, how to read it, and its simulation if it is simulated.
 pub(crate) struct MachineConfig {
     pub(crate) root: Root,
@@ -29,13 +50,8 @@ pub(crate) struct MachineConfig {
 
 impl MachineConfig {
     /// Starts the simulation if there is one.
-    pub(crate) fn new(
-        context: &Context,
-        sampling: Sampling,
-        processes: bool,
-        detail: LedgerDetail,
-        scope: LedgerScope,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn new(context: &Context, request: MachineRequest) -> Result<Self, Failure> {
+        let MachineRequest { sampling, processes, detail, scope } = request;
         let cluster = context.cluster.as_deref().map(cluster).transpose()?;
         let simulation = match &context.target {
             CliTarget::Simulated(spec, seed) => Some(Simulation::start(spec, *seed).map_err(|error| match error {
@@ -76,17 +92,11 @@ pub(crate) struct OpenMachine {
 
 impl OpenMachine {
     /// Starts the simulation if there is one, and the reading process.
-    pub(crate) fn with_ledgers(
-        context: &Context,
-        sampling: Sampling,
-        processes: bool,
-        detail: LedgerDetail,
-        scope: LedgerScope,
-    ) -> Result<Self, Failure> {
-        let place = MachineConfig::new(context, sampling, processes, detail, scope)?;
-        let proc = place.root.proc.clone();
-        let machine = Machine::new(place.root, place.options)?;
-        Ok(Self { machine, proc, selection: context.selection.clone(), previous: None, simulation: place.simulation })
+    pub(crate) fn new(context: &Context, request: MachineRequest) -> Result<Self, Failure> {
+        let MachineConfig { root, options, simulation } = MachineConfig::new(context, request)?;
+        let proc = root.proc.clone();
+        let machine = Machine::new(root, options)?;
+        Ok(Self { machine, proc, selection: context.selection.clone(), previous: None, simulation })
     }
 
     /// Takes a snapshot of the selected devices. Rates are computed from the previous sample.

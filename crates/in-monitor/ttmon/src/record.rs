@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use ttmon_buffer_history::Recorder;
-use ttmon_collect::LedgerScope;
 use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::reads::Sampling;
 use ttmon_json::recording::Writer;
 use ttmon_model::Snapshot;
 use ttmon_os::Existing;
 
+use crate::cli::{GlobalArgs, RecordArgs};
 use crate::failure::{Failure, print_error};
-use crate::invocation::{Context, RecordArgs};
-use crate::open::OpenMachine;
+use crate::invocation::Context;
+use crate::open::{MachineRequest, OpenMachine};
 use crate::show::VERSION;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
@@ -26,11 +26,13 @@ const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Records until a signal, the end of `--duration`, or an error. All samples until then are in the file.
-pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
+pub(crate) fn run(common: &GlobalArgs, args: &RecordArgs) -> Result<(), Failure> {
+    let context = Context::new(common, &[])?.with_deep(args.deep);
+    check(common, args)?;
     let RecordArgs { file: path, refresh, no_buffers, duration, force, .. } = args;
     let (interval, has_buffers) = (refresh.unwrap_or(INTERVAL_DEFAULT), !no_buffers);
     let detail = if has_buffers { LedgerDetail::Blocks } else { LedgerDetail::Totals };
-    let mut opened = OpenMachine::with_ledgers(context, Sampling::Repeated, true, detail, LedgerScope::Holders)?;
+    let mut opened = OpenMachine::new(&context, MachineRequest { detail, ..MachineRequest::new(Sampling::Repeated) })?;
     let mut recorder = Recorder::default();
     let mut newest = |opened: &OpenMachine, snapshot: &Snapshot| {
         // There are no events before the first sample.
@@ -68,6 +70,19 @@ pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
             }
         };
     }
+}
+
+fn check(common: &GlobalArgs, args: &RecordArgs) -> Result<(), Failure> {
+    if common.json {
+        return Err(Failure::usage("record writes a recording; for JSON lines use ttmon -l 1 --json"));
+    }
+    if args.file.as_os_str() == "-" {
+        return Err(Failure::usage("record writes a file that can be read at any place: name one (./- if it is to be called so)"));
+    }
+    if args.file.is_dir() {
+        return Err(Failure::new(format!("{} is a directory; name a file in it", args.file.display())));
+    }
+    Ok(())
 }
 
 /// Installs signal handlers, which send a message. The first signal ends the recording cleanly. A later signal ends the program at once, in

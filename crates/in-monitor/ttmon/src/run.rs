@@ -26,18 +26,18 @@ use rustix::io::Errno;
 use signal_hook::low_level::signal_name;
 use ttmon_buffer_history::Trace;
 use ttmon_buffer_history::{CommandEnd, RunSummary};
-use ttmon_collect::ledgers::LedgerDetail;
+use ttmon_collect::read_cluster;
 use ttmon_collect::reads::Sampling;
-use ttmon_collect::{LedgerScope, read_cluster};
 use ttmon_json::Layout;
 use ttmon_model::Sample;
 use ttmon_model::units::UnixTime;
 use ttmon_os::Existing;
 use ttmon_print::Style;
 
+use crate::cli::{ExportFormat, GlobalArgs, RunArgs};
 use crate::failure::{Failure, print_error};
-use crate::invocation::{Context, ExportFormat, RunArgs};
-use crate::open::OpenMachine;
+use crate::invocation::{CliTarget, Context, refuse};
+use crate::open::{MachineRequest, OpenMachine};
 use crate::output::Output;
 use crate::show::{VERSION, now};
 use crate::terminal::columns_of_stderr;
@@ -61,7 +61,12 @@ const NOT_FOUND: u8 = 127;
 const NOT_HELD: u8 = 123;
 
 /// Runs the command. Does not return if a signal killed the command.
-pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<(), Failure> {
+pub(crate) fn run(common: &GlobalArgs, args: &RunArgs) -> Result<(), Failure> {
+    check(common, args)?;
+    let context = &Context::new(common, &[])?;
+    if !matches!(context.target, CliTarget::Real) {
+        return Err(Failure::usage("TTMON_SIM and TTMON_ROOT name another machine; run starts a program on this one: unset them"));
+    }
     if let Some(path) = &context.cluster {
         // The file is read again at the end. Report an error before the run, not after it.
         read_cluster(path).map_err(|error| failed(format!("--cluster {}: {error}", path.display())))?;
@@ -96,6 +101,31 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<(), Failure> {
     let mut run = RunSummary::new(words, end, span, summaries, machine.as_ref());
     (run.unread, run.has_foreign_ledgers, run.untracked) = (unread, has_foreign, linkage.reason());
     report_run(context, args, &run, output, trace)
+}
+
+/// Refuses flags that have no effect here.
+fn check(common: &GlobalArgs, args: &RunArgs) -> Result<(), Failure> {
+    let checks = args.checks();
+    refuse(&[
+        (
+            common.sim.is_some(),
+            "--sim shows a simulated machine; run starts a real program, which has real devices or TT-Metal's mock ones",
+        ),
+        (common.root.is_some(), "--root shows a machine below a directory; run starts a program on this one"),
+        (common.seed.is_some(), "--seed is of a simulated machine; run starts a program on this one"),
+        (common.json, "--json is for commands that print; the report of run is JSON: --report FILE"),
+        (
+            !common.device.is_empty() || !common.id.is_empty(),
+            "-d chooses what is shown; run tracks all devices that the program uses (TT_VISIBLE_DEVICES limits those)",
+        ),
+        (args.snapshot.as_deref() == Some(Path::new("-")), "--snapshot - would mix with the program's own output; give a file"),
+        (args.snapshot.is_some() && args.snapshot == args.report, "--snapshot and --report name the same file"),
+        (args.report.as_deref() == Some(Path::new("-")), "--report - would mix with the program's own output; give a file, or /dev/stderr"),
+        (
+            checks.allow_untracked && checks.is_empty(),
+            "--allow-untracked says what a check makes of what it cannot judge; give a check: --fail-on-growth, --max-dram ...",
+        ),
+    ])
 }
 
 fn failed(message: impl Into<String>) -> Failure {
@@ -201,7 +231,8 @@ fn wait_for_child(child: &Child, signals: &Signals, collector: &mut Collector) -
 
 /// Samples the devices of this machine, to assign the figures to them. Without a sample, the program's own ids are used.
 fn machine(context: &Context) -> Option<Sample> {
-    OpenMachine::with_ledgers(context, Sampling::Once, false, LedgerDetail::Totals, LedgerScope::Process(0)).ok()?.machine.sample().ok()
+    let request = MachineRequest { processes: false, ..MachineRequest::with_ledgers_of(Sampling::Once, Some(0)) };
+    OpenMachine::new(context, request).ok()?.machine.sample().ok()
 }
 
 /// Prints the summary, writes the report, evaluates the checks, and ends like the command.

@@ -2,20 +2,23 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use ttmon_hosts::fleet::sd_document;
 use ttmon_json::{Layout, to_string};
 use ttmon_serve::{TextResponse, serve_texts};
 
+use crate::cli::{SdArgs, SdFrom};
 use crate::failure::{Failure, print_error};
-use crate::invocation::{SdArgs, SdFrom};
 use crate::output::Output;
 
 /// Largest list that is read: 100,000 hosts with labels.
 const LIST_BYTES_MAX: usize = 64 << 20;
 
 pub(crate) fn run(args: &SdArgs) -> Result<(), Failure> {
+    if (args.from, &args.input) == (SdFrom::Hosts, &None) {
+        return Err(Failure::usage("--from hosts reads a list; name its file with --input FILE"));
+    }
     let Some(address) = args.listen else {
         return Output::Stdout.write(list(args)?.as_bytes());
     };
@@ -26,7 +29,7 @@ pub(crate) fn run(args: &SdArgs) -> Result<(), Failure> {
     print_error(&format!("serving the list of hosts at http://{at}/sd"));
     let answer = move |path: &str| match path {
         "/sd" => {
-            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = ttmon_os::lock(&last);
             match list(&args) {
                 Ok(fresh) => *last = fresh,
                 Err(failure) => print_error(&format!("{}; the list stays as it was", failure.message)),

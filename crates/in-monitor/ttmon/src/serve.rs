@@ -10,28 +10,38 @@ mod secret;
 mod systemd;
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 
-use ttmon_collect::LedgerScope;
-use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::reads::Sampling;
 
+use crate::cli::{GlobalArgs, ServeArgs};
 use crate::failure::{Failure, print_error};
-use crate::invocation::{Context, ServeArgs};
-use crate::open::MachineConfig;
+use crate::invocation::Context;
+use crate::open::{MachineConfig, MachineRequest};
 
 pub(crate) use host::token;
 pub(crate) use paths::{api_sockets, state as state_directory, state_directories};
 pub(crate) use secret::print as print_token;
 
+const INTERVALS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
+
 /// Runs the service until a signal stops it.
-pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
-    let mut placed = MachineConfig::new(context, Sampling::Repeated, true, LedgerDetail::Totals, LedgerScope::Everybody)?;
+pub(crate) fn run(common: &GlobalArgs, args: &ServeArgs) -> Result<(), Failure> {
+    let context = &Context::new(common, &[])?.with_deep(args.deep);
+    if common.json || !context.selection.is_empty() {
+        return Err(Failure::usage("serve is about the whole machine; leave --json and -d out (--log json is how its lines look)"));
+    }
+    if !INTERVALS.contains(&args.interval) {
+        return Err(Failure::usage("--interval takes 0.1 to 3600 seconds, or a time such as 5s"));
+    }
+    let mut placed = MachineConfig::new(context, MachineRequest::with_ledgers_of(Sampling::Repeated, None))?;
     // Include the reported allocations of this service, also with another state directory.
     placed.root.served.extend(args.state_dir.clone());
     // Take over signals before the sockets exist, because a process that finds the sockets may send signals.

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ttmon_collect::LedgerScope;
-use ttmon_collect::ledgers::{LedgerDetail, OpenLedger};
-use ttmon_collect::reads::Sampling;
+use ttmon_collect::ledgers::OpenLedger;
 use ttmon_hosts::{Events, RequestError, Roots, Service, ServiceAddress};
+use ttmon_model::event::BufferEvent;
 use ttmon_model::{DeviceId, Snapshot};
 
+use crate::cli::values::NamedService;
 use crate::failure::{Failure, print_error};
 use crate::invocation::{CliTarget, Context, variable};
-use crate::open::{OpenMachine, choose};
+use crate::open::{MachineRequest, OpenMachine, choose};
 use crate::serve::{api_sockets, token};
 
 /// Longest wait for an answer. A working service answers within milliseconds.
@@ -29,45 +30,36 @@ const INTERVAL_MIN: Duration = Duration::from_millis(500);
 /// Longest time without data on a stream. An idle stream sends a message every 15 seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 
-/// What to sample, with a service or on the machine itself.
-pub(crate) struct SampleRequest {
-    pub(crate) sampling: Sampling,
-    pub(crate) processes: bool,
-    pub(crate) detail: LedgerDetail,
-    pub(crate) scope: LedgerScope,
-    pub(crate) path: String,
-}
-
-impl SampleRequest {
-    /// Requests the snapshot that all users may read.
-    pub(crate) fn snapshot(sampling: Sampling, processes: bool) -> Self {
-        Self { sampling, processes, detail: LedgerDetail::Totals, scope: LedgerScope::Holders, path: "/api/v1/snapshot".to_owned() }
-    }
-}
-
 /// Source of snapshots: a service while it answers, otherwise the machine itself, which is opened when it is first needed.
 pub(crate) struct Snapshots<'a> {
     context: &'a Context,
-    request: SampleRequest,
+    request: MachineRequest,
+    /// The path of the same request to a service.
+    path: String,
     /// Services that did not fail yet, the preferred one first.
     servers: Vec<Service>,
     opened: Option<OpenMachine>,
 }
 
 impl<'a> Snapshots<'a> {
-    /// Creates a source with the services of this machine. Opens nothing yet.
-    pub(crate) fn new(context: &'a Context, request: SampleRequest) -> Self {
-        Self { context, request, servers: services(context), opened: None }
+    /// Creates a source with the services of this machine, which return the snapshot that all users may read. Opens nothing yet.
+    pub(crate) fn new(context: &'a Context, request: MachineRequest) -> Self {
+        Self { context, request, path: "/api/v1/snapshot".to_owned(), servers: services(context), opened: None }
     }
 
-    /// Creates a source for repeated snapshots. A service samples once per second, so faster refreshes read the machine here.
-    pub(crate) fn repeated(context: &'a Context, request: SampleRequest, interval: Duration) -> Self {
-        if interval < INTERVAL_MIN { Self::read_here(context, request) } else { Self::new(context, request) }
+    /// Requests another document of a service.
+    pub(crate) fn with_path(self, path: String) -> Self {
+        Self { path, ..self }
     }
 
-    /// Creates a source that reads the machine without a service.
-    pub(crate) fn read_here(context: &'a Context, request: SampleRequest) -> Self {
-        Self { context, request, servers: Vec::new(), opened: None }
+    /// Prepares for repeated snapshots. A service samples once per second, so faster refreshes read the machine here.
+    pub(crate) fn repeated(self, interval: Duration) -> Self {
+        if interval < INTERVAL_MIN { self.without_services() } else { self }
+    }
+
+    /// Reads the machine here, also if a service runs.
+    pub(crate) fn without_services(self) -> Self {
+        Self { servers: Vec::new(), ..self }
     }
 
     pub(crate) fn next(&mut self) -> Result<Snapshot, Failure> {
@@ -97,17 +89,14 @@ impl<'a> Snapshots<'a> {
     pub(crate) fn open(&mut self) -> Result<&mut OpenMachine, Failure> {
         match &mut self.opened {
             Some(opened) => Ok(opened),
-            none => {
-                let SampleRequest { sampling, processes, detail, scope, .. } = self.request;
-                Ok(none.insert(OpenMachine::with_ledgers(self.context, sampling, processes, detail, scope)?))
-            }
+            none => Ok(none.insert(OpenMachine::new(self.context, self.request)?)),
         }
     }
 
     fn ask(&self, service: &Service) -> Result<Snapshot, String> {
         let reason = |error: RequestError| error.to_string();
-        let timeout = timeout(service, &self.request.path).map_err(reason)?;
-        let (mut snapshot, age) = service.aged_document(&self.request.path, timeout).map_err(reason)?;
+        let timeout = timeout(service, &self.path).map_err(reason)?;
+        let (mut snapshot, age) = service.aged_document(&self.path, timeout).map_err(reason)?;
         ttmon_collect::resolve_snapshot(&mut snapshot);
         // The processes may be from an older scan.
         let age = age + if self.request.processes { snapshot.scan_age } else { Duration::ZERO };
@@ -156,8 +145,31 @@ fn timeout(service: &Service, path: &str) -> Result<Duration, RequestError> {
     Ok(LIST_TIMEOUT)
 }
 
+/// Buffer events of a service, in the order of arrival.
+pub(crate) struct ServiceEvents(Events);
+
+impl ServiceEvents {
+    /// Waits for the next event. Returns `None` after the last one.
+    pub(crate) fn next(&mut self) -> Result<Option<BufferEvent>, RequestError> {
+        let (name, line) = self.0.wait()?;
+        if name == "end" {
+            return Ok(None);
+        }
+        ttmon_json::read_event(&line).map(Some).map_err(|error| RequestError::Strange(error.to_string()))
+    }
+
+    pub(crate) fn has_more(&self) -> bool {
+        self.0.has_more()
+    }
+}
+
 /// Requests events, limited to a process and to devices if given. Returns `None` if the service tracks no process with this pid.
-pub(crate) fn events(service: &Service, pid: Option<u32>, devices: &[DeviceId], follow: bool) -> Result<Option<Events>, RequestError> {
+pub(crate) fn events(
+    service: &Service,
+    pid: Option<u32>,
+    devices: &[DeviceId],
+    follow: bool,
+) -> Result<Option<ServiceEvents>, RequestError> {
     let mut path = "/api/v1/memory/events?".to_owned();
     if let Some(pid) = pid {
         path += &format!("pid={pid}&");
@@ -171,7 +183,7 @@ pub(crate) fn events(service: &Service, pid: Option<u32>, devices: &[DeviceId], 
     // The first message has the number of recorders.
     let first = events.wait()?.1;
     let head = ttmon_json::Document::read(&first, None).map_err(|error| RequestError::Strange(error.to_string()))?.head;
-    Ok((head["recorders"] != 0 || follow && pid.is_none()).then_some(events))
+    Ok((head["recorders"] != 0 || follow && pid.is_none()).then_some(ServiceEvents(events)))
 }
 
 /// The snapshot of a service, to find the selected devices.
@@ -207,23 +219,19 @@ pub(crate) fn possible_services(context: &Context) -> Vec<Service> {
 }
 
 /// The services of `--connect`, each with the token, which is sent only over private connections.
-pub(crate) fn services_of(
-    places: &[(String, ServiceAddress)],
-    token_file: Option<&Path>,
-    ca: Option<&Path>,
-) -> Result<Vec<Service>, Failure> {
+pub(crate) fn services_of(connect: &[NamedService], token_file: Option<&Path>, ca: Option<&Path>) -> Result<Vec<Service>, Failure> {
     let token = token(token_file)?;
     let mut roots = None;
     let mut services = Vec::new();
-    for (text, place) in places {
-        if token.is_some() && !place.is_private() {
+    for NamedService { text, address } in connect {
+        if token.is_some() && !address.is_private() {
             let why = "the token could be read on its way; use https://, or an SSH tunnel and http://localhost";
             return Err(Failure::usage(format!("--connect {text}: {why}")));
         }
         if text.starts_with("https:") && roots.is_none() {
             roots = Some(Roots::read(ca).map_err(|why| Failure::new(format!("--connect {text}: {why}")))?);
         }
-        services.push(Service::new(place.clone(), token.as_ref().map(|token| token.reveal().to_owned()), roots.clone()));
+        services.push(Service::new(address.clone(), token.as_ref().map(|token| token.reveal().to_owned()), roots.clone()));
     }
     Ok(services)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -13,11 +13,12 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::{CsvOptions, Style};
 
+use crate::cli::{GlobalArgs, SnapshotArgs};
 use crate::failure::{Failure, print_error};
-use crate::invocation::{CliTarget, Context, OutputFormat, Repeat, SnapshotFormat, SnapshotRequest};
-use crate::open::cluster;
+use crate::invocation::{self, CliTarget, Context, OutputFormat, Repeat, SnapshotFormat, SnapshotRequest};
+use crate::open::{MachineRequest, cluster};
 use crate::output::Output;
-use crate::server::{SampleRequest, Snapshots};
+use crate::server::Snapshots;
 use crate::terminal::Terminal;
 use crate::watch::{self, Screen};
 
@@ -33,16 +34,17 @@ const DEEP_WINDOW: Duration = Duration::from_millis(500);
 /// Longest wait for an idle chip. The driver powers it down after 5 s, unless it is configured to wait longer.
 const DEEP_WAIT_MAX: Duration = Duration::from_secs(10);
 
-pub(crate) fn run(context: &Context, request: &SnapshotRequest) -> Result<(), Failure> {
+pub(crate) fn run(common: &GlobalArgs, args: &SnapshotArgs) -> Result<(), Failure> {
+    let (context, request) = &invocation::snapshot(common, args)?;
     let sampling = if request.repeat == Repeat::Once && request.samples == SamplesNeeded::One && !context.deep {
         Sampling::Once
     } else {
         Sampling::Repeated
     };
-    let sample = SampleRequest::snapshot(sampling, request.processes);
+    let snapshots = Snapshots::new(context, MachineRequest { processes: request.processes, ..MachineRequest::new(sampling) });
     let mut snapshots = match request.repeat {
-        Repeat::Loop(interval) | Repeat::Watch(interval) => Snapshots::repeated(context, sample, interval),
-        Repeat::Once => Snapshots::new(context, sample),
+        Repeat::Loop(interval) | Repeat::Watch(interval) => snapshots.repeated(interval),
+        Repeat::Once => snapshots,
     };
     if matches!(
         (&context.target, &request.format),
@@ -69,7 +71,7 @@ pub(crate) fn run(context: &Context, request: &SnapshotRequest) -> Result<(), Fa
 
 fn run_loop(context: &Context, request: &SnapshotRequest, snapshots: &mut Snapshots<'_>, interval: Duration) -> Result<(), Failure> {
     let mut frame = Frame::First;
-    watch::again(interval, || {
+    watch::repeat(interval, || {
         let snapshot = if frame == Frame::First { sampled(context, snapshots, request.samples)? } else { snapshots.next()? };
         request.output.write(&render(context.terminal, request, &snapshot, frame)?)?;
         frame = Frame::Later;
@@ -97,11 +99,11 @@ fn sampled(context: &Context, snapshots: &mut Snapshots<'_>, samples: SamplesNee
 /// Waits for the values of `--deep`: utilization needs a second sample, and an idle chip some seconds.
 fn settled(mut snapshot: Snapshot, snapshots: &mut Snapshots<'_>) -> Result<Snapshot, Failure> {
     let until = Instant::now() + DEEP_WAIT_MAX;
-    let mut is_told = !io::stderr().is_terminal();
+    let mut is_announced = !io::stderr().is_terminal();
     while snapshot.devices.iter().any(Device::is_deep_pending) && Instant::now() < until {
-        if !is_told && snapshot.devices.iter().any(Device::waits_for_power_down) {
+        if !is_announced && snapshot.devices.iter().any(Device::waits_for_power_down) {
             print_error("waiting for the idle power-down of a chip, which opening it would prevent; this takes some seconds");
-            is_told = true;
+            is_announced = true;
         }
         thread::sleep(DEEP_WINDOW);
         snapshot = snapshots.next()?;
@@ -147,25 +149,24 @@ fn render(terminal: Terminal, request: &SnapshotRequest, snapshot: &Snapshot, fr
 }
 
 /// `ttmon who`: lists the processes that use each device.
-pub(crate) fn who(context: &Context, format: OutputFormat) -> Result<(), Failure> {
-    once(context, format, true, ttmon_print::who)
+pub(crate) fn who(context: &Context) -> Result<(), Failure> {
+    once(context, true, ttmon_print::who)
 }
 
 /// `ttmon topo`: how each pair of devices is connected. Links between boards are known only from a cluster descriptor.
-pub(crate) fn topo(context: &Context, format: OutputFormat) -> Result<(), Failure> {
+pub(crate) fn topo(context: &Context) -> Result<(), Failure> {
     let cluster = context.cluster.as_deref().map(cluster).transpose()?;
-    once(context, format, false, |snapshot, style, out| ttmon_print::topology(snapshot, cluster.as_ref(), style, out))
+    once(context, false, |snapshot, style, out| ttmon_print::topology(snapshot, cluster.as_ref(), style, out))
 }
 
 fn once(
     context: &Context,
-    format: OutputFormat,
     processes: bool,
     print: impl FnOnce(&Snapshot, &Style<'_>, &mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let snapshot = &Snapshots::new(context, SampleRequest::snapshot(Sampling::Once, processes)).next()?;
+    let snapshot = &Snapshots::new(context, MachineRequest { processes, ..MachineRequest::new(Sampling::Once) }).next()?;
     let mut text = Vec::new();
-    match format {
+    match context.format {
         OutputFormat::Json => ttmon_json::write(&SnapshotJson { snapshot, version: VERSION }, Layout::Pretty, &mut text)?,
         OutputFormat::Text => print(snapshot, &style(context.terminal, snapshot.time, processes), &mut text)?,
     }
@@ -174,9 +175,7 @@ fn once(
 
 /// Returns the time of the system's clock.
 pub(crate) fn now() -> UnixTime {
-    // A clock before 1970 shows 1970.
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    UnixTime(ttmon_os::time::unix_nanos())
 }
 
 /// Returns the style for a snapshot with this time.
@@ -194,6 +193,6 @@ pub(crate) fn style(terminal: Terminal, time: UnixTime, show_processes: bool) ->
 
 fn local(time: UnixTime) -> String {
     // Every `UnixTime` is a valid timestamp.
-    let moment = Timestamp::from_nanosecond(i128::from(time.0)).unwrap_or_default();
-    moment.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    let time = Timestamp::from_nanosecond(i128::from(time.0)).unwrap_or_default();
+    time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }

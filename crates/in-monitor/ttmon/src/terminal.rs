@@ -2,7 +2,8 @@
 
 use std::io::{self, IsTerminal};
 
-use crate::invocation::{When, variable};
+use crate::cli::When;
+use crate::invocation::variable;
 
 /// Width of output that is not a terminal, and of a text in an issue.
 const COLUMNS_DEFAULT: usize = 80;

@@ -6,21 +6,22 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use signal_hook::low_level::emulate_default_handler;
-use ttmon_collect::LedgerScope;
-use ttmon_collect::ledgers::LedgerDetail;
 use ttmon_collect::reads::Sampling;
 use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Remote, Replay, Settings, Theme};
 
+use crate::cli::{GlobalArgs, TopArgs};
 use crate::failure::Failure;
-use crate::invocation::{CliTarget, Context, TopArgs, TopSource, variable};
-use crate::open::{OpenMachine, READER_PROGRAM, cluster};
-use crate::server::{possible_services, services_of as services};
+use crate::invocation::{CliTarget, Context, refuse, variable};
+use crate::open::{MachineRequest, OpenMachine, READER_PROGRAM, cluster};
+use crate::server::{possible_services, services_of};
 
 /// Message that is shown until settings are saved for the first time. A narrow screen shows the first parts.
 const FIRST_RUN: &str = "F1 lists the keys, q quits, 1 to 5 choose a view, F2 changes settings";
 
-pub(crate) fn run(context: &Context, source: &TopSource, args: &TopArgs) -> Result<(), Failure> {
+pub(crate) fn run(common: &GlobalArgs, args: &TopArgs) -> Result<(), Failure> {
+    let context = &Context::new(common, &[])?.with_deep(args.deep);
+    check(common, context, args)?;
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::new("top needs a terminal for its screen and keys; without one use ttmon, or ttmon -w --json"));
     }
@@ -32,15 +33,15 @@ pub(crate) fn run(context: &Context, source: &TopSource, args: &TopArgs) -> Resu
         message = Some(message.take().map_or(failure.message.clone(), |other| format!("{other}; {}", failure.message)));
         ttmon_alerts::builtin()
     });
-    let (feeds, simulation) = match source {
-        TopSource::Recording(path) => (vec![replay(context, path)?], None),
-        TopSource::Services { places, token_file, ca } => {
-            let services = services(places, token_file.as_deref(), ca.as_deref())?;
+    let (feeds, simulation) = match &args.replay {
+        Some(path) => (vec![replay(context, path)?], None),
+        None if !args.connect.is_empty() => {
+            let services = services_of(&args.connect, args.token_file.as_deref(), args.ca.as_deref())?;
             let feed = |service| Feed::Remote(Box::new(Remote { service, selection: context.selection.clone() }));
             (services.into_iter().map(feed).collect(), None)
         }
-        TopSource::Machine => {
-            let opened = OpenMachine::with_ledgers(context, Sampling::Repeated, true, LedgerDetail::Totals, LedgerScope::Holders)?;
+        None => {
+            let opened = OpenMachine::new(context, MachineRequest::new(Sampling::Repeated))?;
             let (machine, selection, proc, simulation) = opened.into_parts();
             let (services, is_deep, deep_program) = (possible_services(context), context.deep, PathBuf::from(READER_PROGRAM));
             (vec![Feed::Local(Box::new(Local { machine, selection, proc, services, is_deep, deep_program }))], simulation)
@@ -72,6 +73,24 @@ pub(crate) fn run(context: &Context, source: &TopSource, args: &TopArgs) -> Resu
         Err(Error::Feed(error)) if error.is_no_device => Err(Failure::no_device(error.message)),
         Err(Error::Feed(error)) => Err(Failure::new(error.message)),
         Err(Error::Terminal(error)) => Err(Failure::new(format!("the terminal does not answer: {error}; start it again"))),
+    }
+}
+
+fn check(common: &GlobalArgs, context: &Context, args: &TopArgs) -> Result<(), Failure> {
+    let is_real = matches!(context.target, CliTarget::Real);
+    let has_services = !args.connect.is_empty();
+    refuse(&[
+        (common.json, "top is a screen; for repeated JSON use ttmon -w --json"),
+        (args.replay.is_some() && !is_real, "--replay shows a recording; it goes with neither --sim nor --root"),
+        (
+            has_services && (!is_real || context.cluster.is_some()),
+            "--connect shows the machines of services; it goes with none of --sim, --root and --cluster",
+        ),
+    ])?;
+    let is_repeated = |index: usize| args.connect[..index].iter().any(|earlier| earlier.address == args.connect[index].address);
+    match (0..args.connect.len()).find(|index| is_repeated(*index)) {
+        Some(index) => Err(Failure::usage(format!("--connect {}: it is named twice", args.connect[index].text))),
+        None => Ok(()),
     }
 }
 

@@ -7,35 +7,41 @@ use std::time::{Duration, Instant};
 use ttmon_collect::reads::Sampling;
 use ttmon_model::{Missing, Snapshot};
 
+use crate::cli::{GlobalArgs, WaitArgs};
 use crate::failure::{Failure, print_error};
 use crate::invocation::Context;
-use crate::server::{SampleRequest, Snapshots};
+use crate::open::MachineRequest;
+use crate::server::Snapshots;
 
 /// Interval between two samples.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-pub(crate) fn run(context: &Context, timeout: Option<Duration>) -> Result<(), Failure> {
+pub(crate) fn run(common: &GlobalArgs, args: &WaitArgs) -> Result<(), Failure> {
+    if common.json {
+        return Err(Failure::usage("wait prints nothing; its exit code is the answer"));
+    }
+    let context = Context::new(common, &args.devices)?;
     let started = Instant::now();
-    let mut snapshots = Snapshots::new(context, SampleRequest::snapshot(Sampling::Repeated, true));
-    let mut is_said = !io::stderr().is_terminal();
+    let mut snapshots = Snapshots::new(&context, MachineRequest::new(Sampling::Repeated));
+    let mut is_announced = !io::stderr().is_terminal();
     loop {
         let is_served = snapshots.is_served();
         let snapshot = snapshots.next()?;
         let held = match busy(&snapshot) {
             // The service may see less, or have another version. If it does not know the holders, read the machine here.
             Err(_) if is_served && snapshots.is_served() => {
-                snapshots = Snapshots::read_here(context, SampleRequest::snapshot(Sampling::Repeated, true));
+                snapshots = snapshots.without_services();
                 continue;
             }
             held => held?,
         };
         let Some(held) = held else { return Ok(()) };
-        if !is_said {
+        if !is_announced {
             let by = if snapshots.is_served() { " (from server)" } else { "" };
             print_error(&format!("waiting{by}: {held}"));
-            is_said = true;
+            is_announced = true;
         }
-        let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+        let left = args.timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
         if left == Some(Duration::ZERO) {
             let waited = started.elapsed().as_secs_f64();
             return Err(Failure::timed_out(format!("still not idle after {waited:.1} s: {held}; ttmon who shows more")));

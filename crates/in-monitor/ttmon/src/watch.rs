@@ -14,16 +14,16 @@ use crate::terminal::Terminal;
 /// The alternate screen without a cursor. Lines are not wrapped: wrapped lines would push the first lines off the screen.
 const MODE: Mode = Mode { enter: "\x1b[?1049h\x1b[?25l\x1b[?7l", leave: "\x1b[?7h\x1b[?25h\x1b[?1049l", is_raw: false };
 
-/// Calls `turn` once per interval until it fails.
-pub(crate) fn again(interval: Duration, mut turn: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
-    again_while(interval, || turn().map(|()| true))
+/// Calls `print` once per interval until it fails.
+pub(crate) fn repeat(interval: Duration, mut print: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
+    repeat_while(interval, || print().map(|()| true))
 }
 
-/// Calls `turn` once per interval until it returns false or fails.
-pub(crate) fn again_while(interval: Duration, mut turn: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
+/// Calls `print` once per interval until it returns false or fails.
+pub(crate) fn repeat_while(interval: Duration, mut print: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
     let mut next = Instant::now();
     loop {
-        if !turn()? {
+        if !print()? {
             return Ok(());
         }
         next = (next + interval).max(Instant::now());

@@ -18,7 +18,7 @@ use crate::show::{VERSION, now};
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Prints the alerts and rules of the running service, or else the rules of the configuration.
-pub(crate) fn run(context: &Context, format: OutputFormat, config: Option<&Path>) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, config: Option<&Path>) -> Result<(), Failure> {
     let served = if config.is_none() { ask(context) } else { None };
     let document = match &served {
         Some(document) => document.clone(),
@@ -29,7 +29,7 @@ pub(crate) fn run(context: &Context, format: OutputFormat, config: Option<&Path>
             listing_document(sender, now(), config.rules.iter(), &Listing::default(), &[])
         }
     };
-    if format == OutputFormat::Json {
+    if context.format == OutputFormat::Json {
         return Output::Stdout.write((to_string(&document, Layout::Pretty) + "\n").as_bytes());
     }
     let mut page = table(&document, context.terminal.ascii);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use ttmon_buffer_history::Size;
 
-use super::values::{self, Parsed};
+use super::values::{self, NamedService, Parsed};
 
 #[derive(Debug, Args)]
 pub(crate) struct FleetArgs {
@@ -18,8 +18,8 @@ pub(crate) struct FleetArgs {
     #[command(flatten)]
     pub(crate) access: StoreArgs,
     /// Ask these services too: http://HOST:PORT, https://HOST:PORT or unix:PATH. They are shown when the store does not answer.
-    #[arg(long, value_name = "URL", num_args = 1.., global = true)]
-    pub(crate) connect: Vec<String>,
+    #[arg(long, value_name = "URL", num_args = 1.., global = true, value_parser = Parsed(values::service))]
+    pub(crate) connect: Vec<NamedService>,
     /// File with the token of the services; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) token_file: Option<PathBuf>,

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use ttmon_model::units::UnixTime;
+use ttmon_print::LineStamp;
 use ttmon_top::View;
 
-use super::values::{self, Parsed, REFRESH};
+use super::values::{self, NamedService, Parsed, REFRESH};
 use crate::completion;
 
 #[derive(Debug, Default, Args)]
@@ -35,8 +36,8 @@ pub(crate) struct LinesArgs {
     #[arg(short, long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Begin each line with the date (D), the time (T) or both (DT).
-    #[arg(short = 'o', long, value_name = "DT")]
-    pub(crate) options: Option<String>,
+    #[arg(short = 'o', long, value_name = "DT", value_parser = Parsed(values::stamp))]
+    pub(crate) options: Option<LineStamp>,
 }
 
 #[derive(Debug, Default, Args)]
@@ -75,8 +76,8 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) replay: Option<PathBuf>,
     /// Show the machine of a service instead of this one: http://HOST:PORT, https://HOST:PORT or unix:PATH; can be repeated.
-    #[arg(long, value_name = "URL", conflicts_with = "replay")]
-    pub(crate) connect: Vec<String>,
+    #[arg(long, value_name = "URL", conflicts_with = "replay", value_parser = Parsed(values::service))]
+    pub(crate) connect: Vec<NamedService>,
     /// File with the token for the services of --connect; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
     #[arg(long, value_name = "FILE", requires = "connect")]
     pub(crate) token_file: Option<PathBuf>,

@@ -10,9 +10,11 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command};
 use jiff::{SignedDuration, Timestamp};
 use ttmon_buffer_history::{Size, SizeError};
+use ttmon_hosts::ServiceAddress;
 use ttmon_model::duration;
 use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
 use ttmon_model::units::UnixTime;
+use ttmon_print::LineStamp;
 use ttmon_top::View;
 
 /// Longest silence, so that a forgotten silence ends.
@@ -120,6 +122,28 @@ pub(super) fn sd_address(flag: &str, text: &str) -> Result<SocketAddr, String> {
 fn socket_address(flag: &str, text: &str, example: SocketAddr) -> Result<SocketAddr, String> {
     let address = text.strip_prefix("localhost:").map_or(text.to_owned(), |port| format!("127.0.0.1:{port}"));
     address.parse().map_err(|_| format!("{flag} {text}: give ADDR:PORT, such as {example}"))
+}
+
+/// A service of `--connect`, with its address as typed.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedService {
+    pub(crate) text: String,
+    pub(crate) address: ServiceAddress,
+}
+
+pub(super) fn service(flag: &str, text: &str) -> Result<NamedService, String> {
+    let address = text.parse().map_err(|bad| format!("{flag} {text}: {bad}"))?;
+    Ok(NamedService { text: text.to_owned(), address })
+}
+
+/// Parses `-o` of `dmon` and `pmon`.
+pub(super) fn stamp(_: &str, text: &str) -> Result<LineStamp, String> {
+    match text.to_ascii_uppercase().as_str() {
+        "D" => Ok(LineStamp { date: true, time: false }),
+        "T" => Ok(LineStamp { date: false, time: true }),
+        "DT" | "TD" => Ok(LineStamp { date: true, time: true }),
+        other => Err(format!("-o {other}: it takes D (date), T (time) or DT")),
+    }
 }
 
 /// Parses the number of a view of `top`.

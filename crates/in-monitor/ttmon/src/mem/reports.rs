@@ -57,7 +57,7 @@ pub(super) fn follow(
     Directory::create(directory).map_err(cannot)?;
     let mut programs = ProgramReports::default();
     let mut files: BTreeMap<String, File> = BTreeMap::new();
-    watch::again(interval, || {
+    watch::repeat(interval, || {
         for ReportFile { name, text } in programs.next(&next()?) {
             let file = match files.entry(file_name(&name, only)) {
                 Entry::Occupied(known) => known.into_mut(),

@@ -7,9 +7,10 @@ use ttmon_serve::{Host, Options, Socket, Sockets, StartError, Token};
 
 use super::systemd::InheritedSockets;
 use super::{paths, secret};
+use crate::cli::ServeArgs;
 use crate::cli::values::{LISTEN_DEFAULT, Listen};
 use crate::failure::Failure;
-use crate::invocation::{CliTarget, Context, ServeArgs, variable};
+use crate::invocation::{CliTarget, Context, variable};
 use crate::open::MachineConfig;
 use crate::show::VERSION;
 

@@ -13,8 +13,9 @@ use ttmon_model::Snapshot;
 
 use super::systemd::InheritedSockets;
 use super::{Stopper, banner, cannot, paths};
+use crate::cli::ServeArgs;
 use crate::failure::{Failure, print_error};
-use crate::invocation::{CliTarget, Context, ServeArgs, variable};
+use crate::invocation::{CliTarget, Context, variable};
 use crate::open::MachineConfig;
 use crate::show::VERSION;
 

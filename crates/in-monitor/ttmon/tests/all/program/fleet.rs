@@ -73,13 +73,13 @@ fn lists_of_hosts_are_printed_and_served() {
 
 #[test]
 fn a_store_in_the_environment_that_is_no_text_is_refused() {
-    let said = |flag: &str, value: &str| {
+    let outcome = |flag: &str, value: &str| {
         let output = command(&["fleet", flag, value]).env("TTMON_STORE", OsStr::from_bytes(b"http://\xff")).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, message) = said("--connect", "/nowhere/api.sock");
+    let (code, message) = outcome("--connect", "unix:/nowhere/api.sock");
     assert!(code == Some(2) && message.contains("TTMON_STORE is not text"), "{code:?}: {message}");
-    let (code, message) = said("--store", "http://127.0.0.1:1");
+    let (code, message) = outcome("--store", "http://127.0.0.1:1");
     assert!(code == Some(1) && !message.contains("TTMON_STORE"), "the flag wins: {code:?}: {message}");
 }
 
