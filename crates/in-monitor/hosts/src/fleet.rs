@@ -5,7 +5,7 @@
 //!  hosts files, sinfo, nodes ─► Target ─► JSON for http_sd and file_sd
 //! ```
 //!
-//! Only [`Store`] uses the network and threads; the rest is pure. Every query is a row of [`TEMPLATES`] or comes from one of the few
+//! Only [`Store`] uses the network and threads; the rest is pure. Every query is a row of `TEMPLATES` or comes from one of the few
 //! functions of this crate with parameters, which are escaped. Tests write the recording rules and the dashboards of deploy/.
 
 mod answer;
@@ -21,9 +21,7 @@ mod templates;
 
 pub use answer::{Labels, Vector};
 pub use find::{FindRequest, MatchingHost};
-pub use limits::{ANSWER_BYTES_MAX, HOSTS_SHOWN, QUERY_TIMEOUT};
+pub use limits::HOSTS_SHOWN;
 pub use overview::{HostRow, Overview, StoreState};
-pub use promql::{query_path, quoted, regex_prefix};
 pub use sd::{SdError, Target, document as sd_document, hosts, kubernetes, slurm};
 pub use store::{Store, StoreError};
-pub use templates::{Subject, TEMPLATES, Template, probe};

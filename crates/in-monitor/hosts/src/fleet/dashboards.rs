@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fleet::templates::TEMPLATES;
+use crate::fleet::templates::tests::records;
 
 #[test]
 fn generated_dashboards_are_up_to_date() {
@@ -199,7 +199,8 @@ impl Dashboard {
     }
 }
 
-/// Every record in a query is a recording rule, and every variable belongs to its dashboard. Power is never said to be that of a board.
+/// Every record in a query is a recording rule, and every variable belongs to its dashboard.
+/// No title calls the power of core rails that of a board.
 #[test]
 fn queries_use_known_records_and_variables() {
     for dashboard in DASHBOARDS {
@@ -207,7 +208,7 @@ fn queries_use_known_records_and_variables() {
             assert!(!title.contains("ower") || title.contains("ore-rail") || title.contains("ore rails"), "{title}");
             for word in query.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_' && letter != ':') {
                 let is_record = word.matches(':').count() == 2;
-                assert!(!is_record || TEMPLATES.iter().any(|row| row.record == word), "{title}: {word}");
+                assert!(!is_record || records().iter().any(|(record, _)| *record == word), "{title}: {word}");
             }
             for variable in query.split('$').skip(1) {
                 assert!(dashboard.variables.iter().any(|(name, _)| variable.starts_with(name)), "{title}: {variable}");

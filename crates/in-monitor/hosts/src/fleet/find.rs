@@ -1,5 +1,6 @@
 //! Finds hosts with idle chips.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use ttmon_model::Device;
 use ttmon_model::fields::DeviceField;
@@ -13,7 +14,7 @@ use crate::fleet::templates::IDLE_CHIPS;
 const MATCHES_MAX: usize = 1_000;
 
 /// A search for idle chips.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FindRequest {
     /// Minimum number of idle chips on one host.
     pub chips: u32,
@@ -24,7 +25,7 @@ pub struct FindRequest {
 }
 
 /// A host with matching chips.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MatchingHost {
     /// Its name in the store.
     pub host: String,
@@ -38,7 +39,7 @@ pub struct MatchingHost {
 
 impl FindRequest {
     /// Returns the query for a store with or without the recording rules.
-    pub fn query(&self, has_rules: bool) -> String {
+    fn query(&self, has_rules: bool) -> String {
         let chips = IDLE_CHIPS.query(has_rules);
         // The name of the metric or record comes first.
         let (name, rest) = chips.split_at(chips.find(' ').unwrap_or(chips.len()));
@@ -86,17 +87,7 @@ impl FindRequest {
 
     /// Returns the document of `ttmon fleet find --json`. `store` is `None` if the hosts were queried directly because no store answered.
     pub fn document(&self, store: Option<&str>, found: &[MatchingHost]) -> Value {
-        let row = |found: &MatchingHost| {
-            let MatchingHost { host, rack, partition, chips } = found;
-            json!({"host": host, "rack": rack, "partition": partition, "chips": chips})
-        };
-        json!({
-            "schema": 1,
-            "store": store,
-            "request": {"chips": self.chips, "board": self.board, "free_dram": self.free_dram},
-            "reserved": false,
-            "hosts": found.iter().map(row).collect::<Vec<_>>(),
-        })
+        json!({"schema": 1, "store": store, "request": self, "reserved": false, "hosts": found})
     }
 }
 

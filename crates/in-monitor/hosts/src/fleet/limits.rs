@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Largest answer of a store. 10,000 hosts with long labels have 4 MB.
-pub const ANSWER_BYTES_MAX: usize = 16 << 20;
+pub(crate) const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of series of one answer: 10,000 hosts, and as many workloads.
 pub(crate) const SERIES_MAX: usize = 20_000;
 /// Longest text of one series.
@@ -13,7 +13,7 @@ pub(crate) const LABELS_MAX: usize = 32;
 /// Longest text of a label.
 pub(crate) const LABEL_BYTES_MAX: usize = 1024;
 /// Timeout of one query. The store's own limit is often two minutes, which is too long for a screen.
-pub const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of queries to a store at the same time. Their answers are in memory together.
 pub(crate) const QUERIES_AT_ONCE: usize = 4;
 /// Default number of hosts in one document. A screen has fewer lines, and the totals include all hosts.

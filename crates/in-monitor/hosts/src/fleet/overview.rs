@@ -10,7 +10,7 @@ use ttmon_model::snapshot::Health;
 
 use crate::fleet::answer::{Labels, Vector, label};
 use crate::fleet::limits::{QUERIES_AT_ONCE, ROWS_MAX, SERIES_MAX};
-use crate::fleet::templates::{AGE, ALERTS, MISSING, PAGE, Subject, TEMPLATES, Template, probe};
+use crate::fleet::templates::{AGE, ALERTS, MISSING, PAGE, PROBE, Subject, TEMPLATES};
 
 /// Keys of a host's row that are totals over its chips, in the order of documents.
 const SUMS: [&str; 8] = ["chips", "unhealthy", "critical", "held", "untracked", "dram_total", "dram_used", "power"];
@@ -157,17 +157,17 @@ impl Overview {
     }
 
     fn fill<E>(&mut self, ask: &mut impl FnMut(&[&'static str]) -> Result<Vec<Vector>, E>) -> Result<(), E> {
-        let has_rules = ask(&[probe()])?.iter().any(|answer| !answer.is_empty());
+        let has_rules = ask(&[PROBE])?.iter().any(|answer| !answer.is_empty());
         self.store.has_rules = has_rules;
-        let is_asked = |template: &&Template| !matches!(template.subject, Subject::Rack | Subject::Chip);
-        let templates = TEMPLATES.iter().filter(is_asked).map(|template| (template.query(has_rules), Some(template)));
-        let questions: Vec<_> = templates.chain([AGE, PAGE, MISSING, ALERTS].map(|query| (query, None))).collect();
+        let templates = TEMPLATES.iter().filter(|template| template.subject != Subject::Chip);
+        let templates = templates.map(|template| (template.query(has_rules), Some(template)));
+        let queries: Vec<_> = templates.chain([AGE, PAGE, MISSING, ALERTS].map(|query| (query, None))).collect();
         let mut hosts: BTreeMap<String, HostRow> = BTreeMap::new();
         let mut workloads: BTreeMap<Labels, BTreeMap<&'static str, f64>> = BTreeMap::new();
-        let filled = questions.chunks(QUERIES_AT_ONCE).try_for_each(|some| {
-            let queries: Vec<&'static str> = some.iter().map(|(query, _)| *query).collect();
-            for (question, answer) in some.iter().zip(ask(&queries)?) {
-                match *question {
+        let filled = queries.chunks(QUERIES_AT_ONCE).try_for_each(|some| {
+            let texts: Vec<&'static str> = some.iter().map(|(query, _)| *query).collect();
+            for (query, answer) in some.iter().zip(ask(&texts)?) {
+                match *query {
                     (_, Some(template)) if template.subject == Subject::Host => add_hosts(&mut hosts, template.key, answer),
                     (_, Some(template)) => add_workloads(&mut workloads, template.key, answer),
                     (AGE, None) => each_host(&mut hosts, &answer, |row, _, age| row.age = Some(age)),
@@ -202,7 +202,7 @@ impl Overview {
     }
 
     /// Returns totals by rack or partition: name, number of hosts, totals.
-    pub fn groups(&self, name: fn(&HostRow) -> &str) -> Vec<(String, usize, BTreeMap<&'static str, f64>)> {
+    fn groups(&self, name: fn(&HostRow) -> &str) -> Vec<(String, usize, BTreeMap<&'static str, f64>)> {
         let mut groups: BTreeMap<&str, (usize, BTreeMap<&'static str, f64>)> = BTreeMap::new();
         for row in &self.hosts {
             let (hosts, sums) = groups.entry(name(row)).or_default();
@@ -287,7 +287,7 @@ mod tests {
             AGE => Vector(vec![host("a:9478", "r1", 3.0)]),
             PAGE => Vector(vec![series(&[("instance", "b:9478"), ("scheme", "https"), ("port", "9443"), ("reach", "network")], 1.0)]),
             MISSING => Vector(vec![host("c:9478", "r3", 1.0)]),
-            query if query == probe() => Vector(vec![series(&[], 2.0)]),
+            PROBE => Vector(vec![series(&[], 2.0)]),
             _ => Vector::default(),
         }
     }
@@ -303,9 +303,9 @@ mod tests {
 
     #[test]
     fn worst_host_comes_first() {
-        let mut asked = Vec::new();
+        let mut queried = Vec::new();
         let overview = Overview::ask("http://store", |queries| {
-            asked.extend(queries.iter().map(|query| (*query).to_owned()));
+            queried.extend(queries.iter().map(|query| (*query).to_owned()));
             Ok::<_, String>(queries.iter().map(|query| answer(query)).collect())
         });
         assert_eq!(overview.hosts.iter().map(|row| row.host.as_str()).collect::<Vec<_>>(), ["b:9478", "a:9478"]);
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!((&document["hosts"][0]["url"], &overview.hosts[1].url), (&json!("https://b:9443/"), &None));
         // An unknown value has no key.
         assert!(document["hosts"][0].get("power").is_none());
-        assert!(asked.iter().all(|query| !query.starts_with("rack:") && !query.starts_with("device:")));
+        assert!(queried.iter().all(|query| !query.starts_with("rack:") && !query.starts_with("device:")));
     }
 
     /// Scheme and port come from the host's own series. A page that cannot be reached from here has no link.

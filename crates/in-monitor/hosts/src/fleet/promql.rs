@@ -3,19 +3,19 @@
 use std::fmt::Write;
 
 /// Returns a text as a PromQL string, with quotes. The escapes of JSON are valid in PromQL.
-pub fn quoted(text: &str) -> String {
+fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 /// Returns a regular expression, as a PromQL string, for texts that begin with this text.
-pub fn regex_prefix(text: &str) -> String {
+pub(crate) fn regex_prefix(text: &str) -> String {
     let is_special = |letter: char| r"\.+*?()|[]{}^$".contains(letter);
     let escaped: String = text.chars().flat_map(|letter| is_special(letter).then_some('\\').into_iter().chain([letter])).collect();
     quoted(&format!("{escaped}.*"))
 }
 
 /// Returns the path of an instant query below a store's address.
-pub fn query_path(query: &str) -> String {
+pub(crate) fn query_path(query: &str) -> String {
     let encoded = query.bytes().fold(String::new(), |mut out, byte| {
         let is_plain = byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
         let _ = if is_plain { write!(out, "{}", char::from(byte)) } else { write!(out, "%{byte:02X}") };

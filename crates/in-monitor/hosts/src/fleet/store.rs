@@ -86,7 +86,7 @@ impl Store {
             let asking: Vec<_> = asking.collect();
             asking
                 .into_iter()
-                .map(|asked| match asked {
+                .map(|query| match query {
                     Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
                     Err(query) => self.query(query),
                 })

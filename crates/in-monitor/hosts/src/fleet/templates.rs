@@ -22,11 +22,9 @@ macro_rules! of_pods {
 
 /// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub(crate) enum Subject {
     /// A host: `instance`, `rack`, `partition`.
     Host,
-    /// A rack, from the records of hosts.
-    Rack,
     /// A Slurm job.
     Job,
     /// A pod.
@@ -37,15 +35,15 @@ pub enum Subject {
 
 /// One query.
 #[derive(Clone, Copy, Debug)]
-pub struct Template {
+pub(crate) struct Template {
     /// The subject.
-    pub subject: Subject,
+    pub(crate) subject: Subject,
     /// The key of its value in the document.
-    pub key: &'static str,
+    pub(crate) key: &'static str,
     /// The name of its recording rule.
-    pub record: &'static str,
+    pub(crate) record: &'static str,
     /// Its expression.
-    pub expression: &'static str,
+    pub(crate) expression: &'static str,
 }
 
 const fn row(subject: Subject, key: &'static str, record: &'static str, expression: &'static str) -> Template {
@@ -53,7 +51,7 @@ const fn row(subject: Subject, key: &'static str, record: &'static str, expressi
 }
 
 /// All templates. Names must not change, because dashboards use them.
-pub const TEMPLATES: &[Template] = &[
+pub(crate) const TEMPLATES: &[Template] = &[
     row(Subject::Host, "chips", "instance:ttmon_chips:count", "count by (instance, rack, partition) (ttmon_device_info)"),
     row(
         Subject::Host,
@@ -93,22 +91,6 @@ pub const TEMPLATES: &[Template] = &[
         "instance:ttmon_device_held_seconds:increase1h",
         by_host!("increase(ttmon_device_held_seconds_total[1h])"),
     ),
-    row(Subject::Rack, "chips", "rack:ttmon_chips:sum", "sum by (rack) (instance:ttmon_chips:count)"),
-    row(Subject::Rack, "unhealthy", "rack:ttmon_chips_unhealthy:sum", "sum by (rack) (instance:ttmon_chips_unhealthy:sum)"),
-    row(Subject::Rack, "held", "rack:ttmon_chips_held:sum", "sum by (rack) (instance:ttmon_chips_held:sum)"),
-    row(
-        Subject::Rack,
-        "dram_total",
-        "rack:ttmon_device_memory_total_bytes:sum",
-        "sum by (rack) (instance:ttmon_device_memory_total_bytes:sum)",
-    ),
-    row(
-        Subject::Rack,
-        "dram_used",
-        "rack:ttmon_device_memory_used_bytes:sum",
-        "sum by (rack) (instance:ttmon_device_memory_used_bytes:sum)",
-    ),
-    row(Subject::Rack, "power", "rack:ttmon_device_power_watts:sum", "sum by (rack) (instance:ttmon_device_power_watts:sum)"),
     row(Subject::Job, "chips", "slurm_job:ttmon_chips:count", "count by (slurm_job) (ttmon_workload_info{slurm_job!=\"\"})"),
     row(Subject::Job, "dram_used", "slurm_job:ttmon_device_memory_used_bytes:sum", of_jobs!("ttmon_device_memory_used_bytes")),
     row(Subject::Job, "power", "slurm_job:ttmon_device_power_watts:sum", of_jobs!("ttmon_device_power_watts")),
@@ -151,20 +133,36 @@ pub(crate) const ALERTS: &str = "ALERTS{alertstate=\"firing\",alertname=~\"Ttmon
 
 impl Template {
     /// Returns the query for a store with or without the recording rules.
-    pub fn query(&self, has_rules: bool) -> &'static str {
+    pub(crate) fn query(&self, has_rules: bool) -> &'static str {
         if has_rules { self.record } else { self.expression }
     }
 }
 
-/// Returns a query that shows whether the store has the recording rules: their first row.
-pub fn probe() -> &'static str {
-    "count(instance:ttmon_chips:count)"
-}
+/// Shows whether the store has the recording rules: their first row.
+pub(crate) const PROBE: &str = "count(instance:ttmon_chips:count)";
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use serde_json::Value;
+
+    /// Records of racks, each from a record of hosts. Only dashboards read them.
+    const RACKS: &[(&str, &str)] = &[
+        ("rack:ttmon_chips:sum", "sum by (rack) (instance:ttmon_chips:count)"),
+        ("rack:ttmon_chips_unhealthy:sum", "sum by (rack) (instance:ttmon_chips_unhealthy:sum)"),
+        ("rack:ttmon_chips_held:sum", "sum by (rack) (instance:ttmon_chips_held:sum)"),
+        ("rack:ttmon_device_memory_total_bytes:sum", "sum by (rack) (instance:ttmon_device_memory_total_bytes:sum)"),
+        ("rack:ttmon_device_memory_used_bytes:sum", "sum by (rack) (instance:ttmon_device_memory_used_bytes:sum)"),
+        ("rack:ttmon_device_power_watts:sum", "sum by (rack) (instance:ttmon_device_power_watts:sum)"),
+    ];
+
+    /// The recording rules, with their expressions. A rule that reads the record of another rule follows it, so that both are
+    /// evaluated in one round.
+    pub(crate) fn records() -> Vec<(&'static str, &'static str)> {
+        let (hosts, others): (Vec<&Template>, Vec<&Template>) = TEMPLATES.iter().partition(|row| row.subject == Subject::Host);
+        let pairs = |rows: Vec<&Template>| rows.into_iter().map(|row| (row.record, row.expression)).collect::<Vec<_>>();
+        [pairs(hosts), RACKS.to_vec(), pairs(others)].concat()
+    }
 
     /// JSON strings are valid YAML strings.
     #[test]
@@ -174,36 +172,35 @@ mod tests {
              The fleet view and the dashboards read these records.\n\
              groups:\n  - name: ttmon-records\n    interval: 30s\n    rules:\n",
         );
-        for row in TEMPLATES {
-            rules += &format!("      - record: {}\n        expr: {}\n", row.record, Value::from(row.expression));
+        for (record, expression) in records() {
+            rules += &format!("      - record: {record}\n        expr: {}\n", Value::from(expression));
         }
         ttmon_testing::generated("deploy/rules/ttmon-records.yml", &rules);
     }
 
     #[test]
     fn rows_are_sound() {
-        for (index, row) in TEMPLATES.iter().enumerate() {
-            assert!(TEMPLATES[..index].iter().all(|other| other.record != row.record), "{} twice", row.record);
-            assert!(row.expression.matches('(').count() == row.expression.matches(')').count(), "{}", row.record);
-            let level = row.record.split(':').next().expect("a level");
+        for (index, (record, expression)) in records().into_iter().enumerate() {
+            assert!(records()[..index].iter().all(|(other, _)| *other != record), "{record} twice");
+            assert!(expression.matches('(').count() == expression.matches(')').count(), "{record}");
+        }
+        for row in TEMPLATES {
             let expected = match row.subject {
                 Subject::Host => "instance",
-                Subject::Rack => "rack",
                 Subject::Job => "slurm_job",
                 Subject::Pod => "pod",
                 Subject::Chip => "device",
             };
-            assert_eq!(level, expected, "{}", row.record);
+            assert_eq!(row.record.split(':').next(), Some(expected), "{}", row.record);
         }
-        assert!(probe().contains(TEMPLATES[0].record));
+        assert!(PROBE.contains(TEMPLATES[0].record));
     }
 
-    /// A rule that reads the record of another rule follows it, so that both are evaluated in one round.
     #[test]
-    fn records_come_before_their_readers() {
-        for (index, row) in TEMPLATES.iter().enumerate().filter(|(_, row)| row.subject == Subject::Rack) {
-            let is_known = TEMPLATES[..index].iter().any(|other| row.expression.contains(other.record));
-            assert!(is_known, "{}", row.record);
+    fn records_of_racks_sum_records_of_hosts() {
+        for (record, expression) in RACKS {
+            let is_known = TEMPLATES.iter().any(|row| row.subject == Subject::Host && expression.contains(row.record));
+            assert!(is_known && record.starts_with("rack:"), "{record}");
         }
     }
 }
