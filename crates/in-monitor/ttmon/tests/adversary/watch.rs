@@ -2,8 +2,7 @@
 //! user and a scraper get answers within a second (in the gate: two).
 
 use std::io::Read;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,39 +16,40 @@ const SAMPLE_AGE_MAX: Duration = Duration::from_secs(3 * INTERVAL.as_secs());
 const RSS_MAX: u64 = 256 << 20;
 /// Pause between two requests of one client.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Interval at which the memory of the service is read.
+const MEMORY_INTERVAL: Duration = Duration::from_millis(50);
 
-pub(crate) const ROLES: &[Role] = &[("asker", asker)];
+pub(crate) const ROLES: &[Role] = &[("client", client)];
 
 /// Clients of root, of a user and of a scraper, each in its own process. They send requests until `finish`.
 pub(crate) struct Watch {
-    askers: Vec<(&'static str, Actor)>,
-    figures: JoinHandle<u64>,
-    stop: Arc<AtomicBool>,
+    clients: Vec<(&'static str, Actor)>,
+    most_memory: JoinHandle<u64>,
+    stop: Sender<()>,
 }
 
 impl Watch {
     pub(crate) fn begin(host: &Host) -> Self {
-        let asker = |name, uid, place| (name, Actor::start(uid, "asker", &[place]));
-        let askers = vec![asker("root", 0, API), asker("user", BYSTANDER, API), asker("scraper", BYSTANDER, HTTP)];
-        let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, pid) = (Arc::clone(&stop), host.pid());
-        let figures = thread::spawn(move || {
-            let mut most = 0;
-            while !stopped.load(Ordering::Relaxed) {
+        let client = |name, uid, address| (name, Actor::start(uid, "client", &[address]));
+        let clients = vec![client("root", 0, API), client("user", BYSTANDER, API), client("scraper", BYSTANDER, HTTP)];
+        let (stop, stopped) = channel();
+        let pid = host.pid();
+        let most_memory = thread::spawn(move || {
+            let mut most = crate::host::rss(pid);
+            while stopped.recv_timeout(MEMORY_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 most = most.max(crate::host::rss(pid));
-                thread::sleep(Duration::from_millis(50));
             }
             most
         });
-        Self { askers, figures, stop }
+        Self { clients, most_memory, stop }
     }
 
     /// Stops the clients and checks the limits.
     pub(crate) fn finish(self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let rss = self.figures.join().unwrap();
+        self.stop.send(()).unwrap();
+        let rss = self.most_memory.join().unwrap();
         let mut broken = Vec::new();
-        for (name, mut actor) in self.askers {
+        for (name, mut actor) in self.clients {
             actor.close();
             let line = actor.line();
             println!("  {name}: {line}");
@@ -65,20 +65,20 @@ impl Watch {
     }
 }
 
-/// Sends requests to one place until its input ends. Then prints the longest wait, the oldest sample, and all violations.
-fn asker(arguments: &[String]) {
-    let place = arguments[0].clone();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let over = Arc::clone(&is_over);
+/// Sends requests to one address until its input ends. Then prints the longest wait, the oldest sample, and all violations.
+fn client(arguments: &[String]) {
+    let address = &arguments[0];
+    let (input_ended, end) = channel();
     thread::spawn(move || {
+        // An error is an end too.
         let _ = std::io::stdin().read(&mut [0]);
-        over.store(true, Ordering::Relaxed);
+        input_ended.send(()).unwrap();
     });
     println!("ready");
     let (mut longest, mut oldest, mut count, mut broken) = (Duration::ZERO, Duration::ZERO, 0, Vec::new());
-    while !is_over.load(Ordering::Relaxed) {
+    while end.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
         let begun = Instant::now();
-        let answer = ask(&place, "/metrics");
+        let answer = ask(address, "/metrics");
         let took = begun.elapsed();
         longest = longest.max(took);
         count += 1;
@@ -96,7 +96,6 @@ fn asker(arguments: &[String]) {
         if took > ANSWER_MAX[strength(0, 1)] {
             broken.push(format!("answered after {took:?}"));
         }
-        thread::sleep(PAUSE);
     }
     let verdict = if broken.is_empty() { "all answered".to_owned() } else { format!("{} broken: {:?}", broken.len(), &broken[..1]) };
     println!("{count} answers, at most {longest:.0?}, samples at most {oldest:.1?} old; {verdict}");

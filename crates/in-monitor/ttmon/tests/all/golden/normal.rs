@@ -7,7 +7,7 @@ const FORMS: [&str; 5] =
     ["0000-00-00T00:00:00.000Z", "0000-00-00T00:00:00Z", "0000-00-00 00:00:00", "0000/00/00 00:00:00.000", "port=\"00000\""];
 
 /// Texts before numbers that depend on the run: times and counts of the service itself, times of a program that `run` starts.
-const BEFORE_NUMBERS: [&str; 15] = [
+const BEFORE_NUMBERS: [&str; 16] = [
     "\nttmon_sample_age_seconds ",
     "\nttmon_scan_age_seconds ",
     "\nttmon_sample_duration_seconds ",
@@ -23,6 +23,7 @@ const BEFORE_NUMBERS: [&str; 15] = [
     ": exit 0 after ",
     "B at ",
     " age ",
+    "Age:       ",
 ];
 /// Texts before pids. A process of a fixed machine has a pid above the limit of Linux.
 const BEFORE_PIDS: [&str; 5] = ["PID ", "PID: ", "\"pid\":", "\"pid\": ", "\"allocator\": \""];
