@@ -152,10 +152,10 @@ fn a_comparison_of_what_may_not_be_looked_at() {
     // A tracked process of this user, so that there is a ledger to read.
     let _own = tracked(directory.path(), "plain", OTHER_USER);
     let compare = |uid| show(uid, &["--diff", earlier.to_str().unwrap()]);
-    let said = compare(OTHER_USER);
-    assert!(said.contains("- 0 gone") && said.contains("? 1 not known, 65.1KB"), "{said}");
+    let output = compare(OTHER_USER);
+    assert!(output.contains("- 0 gone") && output.contains("? 1 not known, 65.1KB"), "{output}");
     assert!(compare(NOBODY).contains("+ 0 new") && !compare(NOBODY).contains("not known"), "{}", compare(NOBODY));
     drop(holder);
-    let said = compare(OTHER_USER);
-    assert!(said.contains("- 1 gone") && !said.contains("not known"), "{said}");
+    let output = compare(OTHER_USER);
+    assert!(output.contains("- 1 gone") && !output.contains("not known"), "{output}");
 }

@@ -40,8 +40,8 @@ pub(crate) const CASES: &[Case] = &[
 fn peaks_and_what_made_them() {
     let (ran, report) =
         reported("t load; a 0 6000000 1; t layer 1; a 0 1000000 2; t layer 2; a 0 1100000 3; f 0 1; f 0 2; f 0 3; a 1 500 9 1; f 1 9");
-    let said = timeless(&ran.stderr);
-    let lines: Vec<&str> = said.lines().collect();
+    let text = timeless(&ran.stderr);
+    let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("ttmon: ") && lines[0].contains("exit 0 after") && lines[0].ends_with("4 allocations"), "{lines:?}");
     assert!(lines[1].starts_with("  chip 0  DRAM peak 7.7MB at TIME") && lines[1].ends_with("free at end: all"), "{lines:?}");
     assert!(lines[2].contains("chip 1  L1 peak 500B"), "{lines:?}");
@@ -65,8 +65,8 @@ fn peaks_and_what_made_them() {
 
 fn left_buffers_are_reported() {
     let (ran, report) = reported("t layer 7; a 0 67108864 77594624; a 0 100 1; a 0 200 2; a 0 300 3; a 0 400 4; f 0 4");
-    let said = timeless(&ran.stderr);
-    let left = said.lines().find(|line| line.contains("left at exit")).unwrap();
+    let text = timeless(&ran.stderr);
+    let left = text.lines().find(|line| line.contains("left at exit")).unwrap();
     assert!(left.starts_with("  left at exit on chip 0:  64.0MB DRAM 0x4a00000 tag \"layer 7\" age TIME"), "{left}");
     assert!(left.ends_with("1 more") && ran.stderr.contains("LEFT 64.0MB in 4 buffers"), "{}", ran.stderr);
     assert_eq!((leaked_sizes(&report), &report["leaked"]), (vec![67_108_864, 300, 200, 100], &json!({"count": 4, "bytes": 67_109_464})));
@@ -76,8 +76,8 @@ fn left_buffers_are_reported() {
     assert_eq!((&report["leaks"][0]["address"], &report["devices"][0]["kinds"]["dram"]["at_end"]), (&json!("0x1"), &json!(4096)));
     // Every chip is listed, the chip with the most bytes first, although its buffers are smaller.
     let (ran, _) = reported("a 0 500 1; a 1 400 1; a 1 300 2; a 2 1 1; a 1 9 3 1; a 1 8 4; close 2");
-    let said = timeless(&ran.stderr);
-    let left: Vec<&str> = said.lines().filter(|line| line.contains("left at exit")).collect();
+    let text = timeless(&ran.stderr);
+    let left: Vec<&str> = text.lines().filter(|line| line.contains("left at exit")).collect();
     assert_eq!(
         left,
         [
@@ -90,8 +90,8 @@ fn left_buffers_are_reported() {
 
 fn figures_of_the_hook_are_reported() {
     let (ran, report) = reported("hook");
-    let said = timeless(&ran.stderr);
-    let lines: Vec<&str> = said.lines().collect();
+    let text = timeless(&ran.stderr);
+    let lines: Vec<&str> = text.lines().collect();
     let expected = [
         "  chips 0,1  DRAM peak 14.0MB of 12.0GB (<1%) at TIME   L1 peak 6.0KB of 64.0MB (<1%) at TIME   LEFT 7.0MB in 4 buffers",
         "  at the DRAM peak of chip 0:   8.0MB tag \"load\"   6.0MB tag \"layer *\" (2 buffers)",
@@ -120,10 +120,10 @@ fn figures_of_the_hook_are_reported() {
 /// Host memory grows with each request, and device memory does not (tt-inference-server 4430).
 fn host_memory_that_grows() {
     let (ran, report) = reported("request 16777216; request 16777216; request 16777216; request 16777216");
-    let said = timeless(&ran.stderr);
-    let line = said.lines().find(|line| line.starts_with("  phase request: 4 times in ")).unwrap_or_else(|| panic!("{said}"));
+    let text = timeless(&ran.stderr);
+    let line = text.lines().find(|line| line.starts_with("  phase request: 4 times in ")).unwrap_or_else(|| panic!("{text}"));
     assert!(line.contains("   DRAM peak 4.0KB   host memory +6"), "{line}");
-    assert!(said.contains("free at end: all"), "{said}");
+    assert!(text.contains("free at end: all"), "{text}");
     let phase = &report["phases"][0];
     assert_eq!((&phase["change"]["dram"], &phase["count"]), (&json!(0), &json!(4)));
     let change = phase["host_rss_change"].as_i64().unwrap();
@@ -332,13 +332,13 @@ fn a_failing_command_keeps_its_code() {
 
 /// A check without data fails, unless the user allows it.
 fn checks_with_nothing_to_judge_fail() {
-    let said = "the checks had nothing to judge: nothing was tracked: no call of TT-Metal was seen";
+    let message = "the checks had nothing to judge: nothing was tracked: no call of TT-Metal was seen";
     for flags in [&["--fail-on-leak"][..], &["--fail-on-growth"], &["--max-dram", "90%"], &["--max-l1", "1G", "--fail-on-leak"]] {
-        check(flags, "exit 0", 123, &format!("{said}; --allow-untracked takes that for success"));
-        check(&[flags, &["--allow-untracked"]].concat(), "exit 0", 0, said);
+        check(flags, "exit 0", 123, &format!("{message}; --allow-untracked takes that for success"));
+        check(&[flags, &["--allow-untracked"]].concat(), "exit 0", 0, message);
     }
     check(&["--allow-untracked", "--fail-on-leak"], "a 0 100 1", 123, "100B left");
-    check(&["--allow-untracked", "--fail-on-leak"], "exit 3", 3, said);
+    check(&["--allow-untracked", "--fail-on-leak"], "exit 3", 3, message);
     check(&["--allow-untracked"], "exit 0", 2, "give a check");
     // A program that reports nothing, although it can be tracked.
     let ran = ran(run(&["--quiet", "--fail-on-leak", "--", "env", "-i", "true"]).env("LANG", "C.UTF-8"));
@@ -352,10 +352,10 @@ fn checks_that_did_not_see_everything_fail() {
     // A ledger has room for 256 devices.
     let many: String = (0..300).map(|device| format!("a {device} 10 1; f {device} 1; ")).collect();
     let inexact = "the checks did not judge everything: the figures of 1 process are not exact";
-    for (script, said) in [("a 0 100 1; f 0 1; nonsense", partly), ("nonsense", nothing), (&many, inexact)] {
+    for (script, message) in [("a 0 100 1; f 0 1; nonsense", partly), ("nonsense", nothing), (&many, inexact)] {
         for flags in [&["--fail-on-leak"][..], &["--max-dram", "1G"]] {
-            check(flags, script, 123, &format!("{said}; --allow-untracked takes that for success"));
-            check(&[flags, &["--allow-untracked"]].concat(), script, 0, said);
+            check(flags, script, 123, &format!("{message}; --allow-untracked takes that for success"));
+            check(&[flags, &["--allow-untracked"]].concat(), script, 0, message);
         }
     }
     check(&["--allow-untracked", "--fail-on-leak"], "a 0 100 1; nonsense", 123, "--fail-on-leak: 100B left");
@@ -385,8 +385,8 @@ fn a_run_inside_a_run() {
         pids.sort_unstable();
         pids
     };
-    let said = places.each_ref().map(pids);
-    assert_eq!((said[0].len(), &said[0], &said[0]), (5, &said[1], &said[2]));
+    let found = places.each_ref().map(pids);
+    assert_eq!((found[0].len(), &found[0], &found[0]), (5, &found[1], &found[2]));
 }
 
 fn nothing_to_report() {

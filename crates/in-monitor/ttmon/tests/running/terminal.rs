@@ -171,8 +171,8 @@ fn no_line_is_wider_than_the_terminal() {
         program.display()
     ));
     shell.shows("ttmon: ");
-    let said = format!("ttmon: {}", shell.shows("end\r\n"));
-    let lines: Vec<&str> = said.lines().collect();
-    assert!(lines.iter().all(|line| line.chars().count() <= 80) && (8..=25).contains(&lines.len()), "{said}");
-    assert!(said.contains("\n  chips 0,1  DRAM peak 14.0MB of 12.0GB (<1%) at 00:00\r\n      L1 peak"), "{said}");
+    let text = format!("ttmon: {}", shell.shows("end\r\n"));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.iter().all(|line| line.chars().count() <= 80) && (8..=25).contains(&lines.len()), "{text}");
+    assert!(text.contains("\n  chips 0,1  DRAM peak 14.0MB of 12.0GB (<1%) at 00:00\r\n      L1 peak"), "{text}");
 }

@@ -41,9 +41,9 @@ fn expect_accepted(folder: &Path, drop_in: &str) {
     fs::create_dir(&place).unwrap();
     fs::write(place.join("added.conf"), drop_in).unwrap();
     let output = output(&mut verify(folder));
-    let said = String::from_utf8_lossy(&output.stderr);
+    let errors = String::from_utf8_lossy(&output.stderr);
     // systemd reports an unknown line only as a warning.
-    assert!(output.status.success() && !said.contains("added.conf") && !said.contains("ttmon-metrics.socket"), "{said}");
+    assert!(output.status.success() && !errors.contains("added.conf") && !errors.contains("ttmon-metrics.socket"), "{errors}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl<'a> Scene<'a> {
             differences.extend(self.region(step, &pairs, outside));
         }
         differences.extend(overlap(step, outside));
-        differences.extend(asked(step, &pairs));
+        differences.extend(compare_usage(step, &pairs));
         differences.extend(tagged(step, outside));
         differences.extend(self.circular_buffers(step, &pairs));
         differences
@@ -275,16 +275,16 @@ fn overlap(step: &Value, outside: &Value) -> Vec<String> {
 }
 
 /// Checks that the program's own view equals the view from outside. Its peaks are since the last reset.
-fn asked(step: &Value, pairs: &[(&Value, &Value)]) -> Vec<String> {
+fn compare_usage(step: &Value, pairs: &[(&Value, &Value)]) -> Vec<String> {
     let mut differences = Vec::new();
-    for (kind, said) in step["asked"].as_object().into_iter().flatten() {
+    for (kind, values) in step["asked"].as_object().into_iter().flatten() {
         let used: u64 = pairs.iter().map(|(_, allocator)| figure(allocator, kind, "used")).sum();
-        if said[0] != used {
-            differences.push(format!("{kind}: the program sees {} B, outside are {used} B", said[0]));
+        if values[0] != used {
+            differences.push(format!("{kind}: the program sees {} B, outside are {used} B", values[0]));
         }
         let largest = &step["largest"][kind];
-        if largest.is_u64() && said[1] != *largest {
-            differences.push(format!("{kind}: the program sees a peak of {} B, it was {largest} B", said[1]));
+        if largest.is_u64() && values[1] != *largest {
+            differences.push(format!("{kind}: the program sees a peak of {} B, it was {largest} B", values[1]));
         }
     }
     differences

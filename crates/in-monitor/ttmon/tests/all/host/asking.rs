@@ -133,10 +133,10 @@ fn a_process_on_another_device_is_said() {
     let other = (0..8).find(|id| !devices(process).contains(id)).expect("a device").to_string();
     let (device, pid) = (devices(process)[0], process["pid"].to_string());
     printed_by_service(&service, &["mem", "--pid", &pid, "-d", &device.to_string()], |text| text.contains(&pid));
-    service.until("said", || {
+    service.until("the message", || {
         let output = command(&service.api, &["mem", "--pid", &pid, "-d", &other]).output().expect("ttmon");
-        let said = format!("process {pid} has no memory on device {other}");
-        output.status.code() == Some(1) && String::from_utf8_lossy(&output.stderr).contains(&said)
+        let message = format!("process {pid} has no memory on device {other}");
+        output.status.code() == Some(1) && String::from_utf8_lossy(&output.stderr).contains(&message)
     });
 }
 

@@ -8,10 +8,10 @@ use crate::TTMON;
 use crate::program::run::{command, ran, root, ttmon, ttmon_at};
 
 /// Checks an invalid command line: exit code 2, nothing on stdout, and a line that shows what to do.
-fn refuses(arguments: &str, says: &str) {
+fn refuses(arguments: &str, message: &str) {
     let ran = ttmon(arguments);
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments}: {}", ran.stderr);
-    assert!(ran.stderr.contains(says), "{arguments}: {}", ran.stderr);
+    assert!(ran.stderr.contains(message), "{arguments}: {}", ran.stderr);
     assert!(ran.stderr.starts_with("ttmon: ") && ran.stderr.lines().count() == 1, "{arguments}: {}", ran.stderr);
 }
 

@@ -196,21 +196,21 @@ fn nothing_of_the_current_directory_is_run() {
 #[test]
 fn deep_would_work_or_lacks_something() {
     let root = root("n150");
-    let says = |text: &str| {
+    let prints = |text: &str| {
         let printed = ttmon_at(root.path(), "doctor").stdout;
         assert!(printed.contains(text), "expected {text:?} in {printed}");
     };
     let nodes = root.path().join("dev/tenstorrent");
     fs::create_dir_all(&nodes).unwrap();
     fs::write(nodes.join("0"), "").unwrap();
-    says("ttmon --deep can read every chip on PCIe, and the utilization of TT-Metal 0.75 and later");
+    prints("ttmon --deep can read every chip on PCIe, and the utilization of TT-Metal 0.75 and later");
     let put = |file: &str, text: &str| {
         let path = root.path().join(file);
         fs::remove_file(&path).unwrap();
         fs::write(path, text).unwrap();
     };
     put("sys/class/tenstorrent/tenstorrent!0/tt_fw_bundle_ver", "18.12.0.0\n");
-    says("ttmon --deep: device 0 needs firmware bundle 19.13 for utilization, the rest works");
+    prints("ttmon --deep: device 0 needs firmware bundle 19.13 for utilization, the rest works");
     put("sys/module/tenstorrent/version", "1.31.0\n");
-    says("ttmon --deep needs driver 1.32");
+    prints("ttmon --deep needs driver 1.32");
 }

@@ -109,10 +109,10 @@ fn command_lines_of_other_tools_are_answered() {
     assert!(HABITS.len() >= 40);
     for (typed, code, words) in HABITS {
         let ran = ttmon(&typed.replace('@', "--sim n300"));
-        let said = if *code == 0 { &ran.stdout } else { &ran.stderr };
+        let output = if *code == 0 { &ran.stdout } else { &ran.stderr };
         assert_eq!(ran.code, *code, "{typed}: {}{}", ran.stdout, ran.stderr);
         for word in *words {
-            assert!(said.contains(word), "{typed}: no {word:?} in {said}");
+            assert!(output.contains(word), "{typed}: no {word:?} in {output}");
         }
         // An error is exactly one line.
         if *code != 0 {

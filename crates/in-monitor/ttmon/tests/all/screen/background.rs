@@ -22,7 +22,7 @@ fn start(variables: &[(&str, &str)]) -> Terminal {
     terminal
 }
 
-fn asked() -> Terminal {
+fn start_with_question() -> Terminal {
     let terminal = start(&[]);
     terminal.wait_written(0, QUESTION);
     terminal
@@ -39,7 +39,7 @@ fn quit(mut terminal: Terminal) {
 fn an_answer_in_time_changes_the_colours() {
     // On a busy machine, an answer that was written at once may still be too late.
     for _ in 0..30 {
-        let mut terminal = asked();
+        let mut terminal = start_with_question();
         let written = terminal.written();
         assert!(written.find("Quit") < written.find(QUESTION), "the first frame does not wait: {written:?}");
         terminal.press(LIGHT);
@@ -57,7 +57,7 @@ fn an_answer_in_time_changes_the_colours() {
 
 #[test]
 fn a_late_answer_is_neither_a_colour_nor_keys() {
-    let mut terminal = asked();
+    let mut terminal = start_with_question();
     let since = Instant::now();
     until("too late for an answer", || {
         terminal.expect("2", "2 Charts");

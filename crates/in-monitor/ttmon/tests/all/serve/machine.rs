@@ -145,8 +145,8 @@ fn a_ledger_of_its_own_is_not_counted_twice() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let said = BufReader::new(program.stderr.take().unwrap());
-    assert!(said.lines().map_while(Result::ok).any(|line| line.contains("reported")));
+    let output = BufReader::new(program.stderr.take().unwrap());
+    assert!(output.lines().map_while(Result::ok).any(|line| line.contains("reported")));
     let device = i32::try_from(program.id()).unwrap();
     server.until("its ledger's figures", || server.usage(device).dram == 1000);
     let json = server.ttmon_json(&["mem", "--json", "--pid", &program.id().to_string()]);

@@ -136,8 +136,8 @@ fn every_client_is_tracked_or_refused_at_the_limit_of_descriptors() {
     let mut refused = 0;
     for id in 2..=100 {
         let mut client = server.connect();
-        let asked = [alloc(0, id, 1, DRAM), Request::new(Type::Query)];
-        let bytes: Vec<u8> = asked.iter().flat_map(|request| request.encode(Size::B144).as_bytes().to_vec()).collect();
+        let requests = [alloc(0, id, 1, DRAM), Request::new(Type::Query)];
+        let bytes: Vec<u8> = requests.iter().flat_map(|request| request.encode(Size::B144).as_bytes().to_vec()).collect();
         if client.stream.write_all(&bytes).is_ok() && client.stream.read_exact(&mut [0; 144]).is_ok() {
             answered.push(client);
         } else {

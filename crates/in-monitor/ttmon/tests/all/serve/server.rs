@@ -307,8 +307,8 @@ fn another_process() {
                 let child = command.stdin(OwnedFd::from(client.stream.try_clone().unwrap())).stderr(Stdio::piped()).spawn().unwrap();
                 answer = child.id().to_string();
                 children.push(child);
-                let said = BufReader::new(children.last_mut().unwrap().stderr.take().unwrap());
-                assert!(said.lines().map_while(Result::ok).any(|line| line.contains("spoken")));
+                let errors = BufReader::new(children.last_mut().unwrap().stderr.take().unwrap());
+                assert!(errors.lines().map_while(Result::ok).any(|line| line.contains("spoken")));
                 client.usage(0);
             }
             "end-child" => children.drain(..).for_each(|mut child| {
