@@ -6,10 +6,10 @@ use ttmon_model::memory::Bar;
 use ttmon_model::snapshot::Severity;
 use ttmon_model::{Device, KernelType, KernelTypes, KernelUse, Kind, Missing, Reading, Snapshot};
 
-use crate::bar::bar;
 use crate::devices::lower_bound;
 use crate::quantity::{ABSENT, exact_percent, size, size_or_absent};
 use crate::style::Style;
+use crate::table::bar;
 
 /// With more devices than this, no device gets a block of lines.
 const BLOCKS_MAX: usize = 4;

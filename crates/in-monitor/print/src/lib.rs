@@ -14,7 +14,6 @@
 //! ```
 
 mod banks;
-mod bar;
 mod breakdown;
 mod changes;
 mod csv;
@@ -38,7 +37,6 @@ mod topology;
 mod who;
 
 pub use banks::{banks, blocks};
-pub use bar::bar_cells;
 pub use breakdown::{KERNELS, memory_parts, size_or_untracked};
 pub use changes::{Change, Sign, changes};
 pub use csv::{CsvOptions, csv_fields};
@@ -54,6 +52,7 @@ pub use query::query;
 pub use reports::{ProgramReports, ReportFile, reports};
 pub use snapshot::snapshot;
 pub use style::Style;
+pub use table::bar_cells;
 pub use topology::topology;
 pub use ttmon_model::identity::ranges;
 pub use who::who;
