@@ -27,6 +27,11 @@ impl Metric {
         self.limit.map_or(Err(Missing::NoSource), |limit| limit.number(device))
     }
 
+    /// Returns the share of the limit.
+    pub(crate) fn share(&self, device: &Device) -> Option<f64> {
+        Some(self.get(device).ok()? / self.limit(device).ok()?)
+    }
+
     /// Returns the metric that replaces this one on devices that have values of the other metric.
     pub(crate) fn stand_in(&self) -> Option<usize> {
         let other = self.unless?.name();

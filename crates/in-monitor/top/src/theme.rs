@@ -244,7 +244,7 @@ pub(crate) struct Glyphs {
     /// Symbols before the heading of a group: folded, unfolded.
     pub(crate) folds: [&'static str; 2],
     /// Symbols before the word of a health: warning, critical.
-    pub(crate) signs: [&'static str; 2],
+    signs: [&'static str; 2],
     /// Marks on the time axis: a process started, a process ended, a device was reset, an allocation was refused.
     pub(crate) marks: [&'static str; 4],
     /// The visible part of a list, on the edge of its window.
@@ -257,6 +257,15 @@ impl Glyphs {
     /// A full cell of a bar.
     pub(crate) fn full(&self) -> &'static str {
         self.fill[self.fill.len() - 1]
+    }
+
+    /// The symbol of an unhealthy device; empty for other severities.
+    pub(crate) fn sign(&self, severity: Severity) -> &'static str {
+        match severity {
+            Severity::Fine | Severity::Unknown => "",
+            Severity::Warning => self.signs[0],
+            Severity::Critical => self.signs[1],
+        }
     }
 
     /// The sign of a column by which a list is sorted.

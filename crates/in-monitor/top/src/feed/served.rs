@@ -11,7 +11,7 @@ use ttmon_model::units::UnixTime;
 
 use super::past::past;
 use super::remote::pause;
-use super::{FeedError, FeedMessage, unix_time};
+use super::{FeedMessage, unix_time};
 use crate::signals::start_ticks;
 
 /// How long to wait for an answer. A working service answers within milliseconds.
@@ -68,13 +68,11 @@ impl Served {
     }
 
     /// If the machine cannot be read here either, both errors are reported.
-    pub(super) fn explain(&self, message: FeedMessage) -> FeedMessage {
-        match (message, &self.trouble) {
-            (FeedMessage::Error(error), Some(trouble)) => {
-                FeedMessage::Error(FeedError { message: format!("{trouble}; {}", error.message), ..error })
-            }
-            (message, _) => message,
+    pub(super) fn explain(&self, mut message: FeedMessage) -> FeedMessage {
+        if let (FeedMessage::Error(error), Some(trouble)) = (&mut message, &self.trouble) {
+            error.message = format!("{trouble}; {}", error.message);
         }
+        message
     }
 
     fn leave(&mut self) {

@@ -72,13 +72,12 @@ fn is_overlay(state: &TopState) -> bool {
 fn charts<'a>(state: &TopState, snapshot: &'a Snapshot, body: Rect) -> (Vec<(usize, &'a Device)>, Vec<Rect>) {
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
     let metric = state.settings.metric;
-    let (charts, pane): (Vec<_>, _) = match state.chosen_device(snapshot).filter(|_| state.settings.by_device) {
-        Some(device) => (metrics(state, from_ref(device)).map(|metric| (metric, device)).collect(), PANE),
-        None => (
-            snapshot.devices.iter().filter(|device| has_values(state, device, metric)).map(|device| (metric, device)).collect(),
-            PANE_SMALL,
-        ),
+    let one = state.chosen_device(snapshot).filter(|_| state.settings.by_device);
+    let charts: Vec<(usize, &Device)> = match one {
+        Some(device) => metrics(state, from_ref(device)).map(|metric| (metric, device)).collect(),
+        None => snapshot.devices.iter().filter(|device| has_values(state, device, metric)).map(|device| (metric, device)).collect(),
     };
+    let pane = if one.is_some() { PANE } else { PANE_SMALL };
     let places = panes(area, charts.len(), pane.0, pane.1);
     (charts, places)
 }

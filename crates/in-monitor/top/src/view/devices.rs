@@ -88,8 +88,8 @@ fn draw_worst(state: &TopState, common: &CommonValues, mut devices: Vec<&Device>
 pub(super) fn device_row(host: &Host, common: &CommonValues, device: &Device, canvas: &mut Canvas<'_>, area: Rect, focus: Option<Focus>) {
     let columns = common.columns(area.width);
     let is_one = common.board().is_some();
-    let is_gateway_named = is_one || columns.iter().any(|(column, field)| *column == DeviceColumn::Board && field.width >= GATEWAY_MIN);
-    for (column, field) in columns {
+    let is_gateway_named = is_one || columns.iter().any(|(column, _, field)| *column == DeviceColumn::Board && field.width >= GATEWAY_MIN);
+    for (column, _, field) in columns {
         let plain = |(text, severity): (String, Severity)| (text, canvas.style(severity.into()));
         let (text, style) = match column {
             DeviceColumn::Id => (device.id.to_string(), canvas.style(if focus.is_some() { Role::Selected } else { Role::Plain })),
@@ -127,13 +127,10 @@ pub(super) fn device_row(host: &Host, common: &CommonValues, device: &Device, ca
 }
 
 fn colored<T>(reading: Reading<T>, canvas: &Canvas<'_>, show: impl FnOnce(T) -> (String, f64)) -> (String, Style) {
-    reading.map_or_else(
-        |_| (ABSENT.to_owned(), canvas.style(Role::Dim)),
-        |value| {
-            let (text, share) = show(value);
-            (text, canvas.theme.load(share))
-        },
-    )
+    match reading.map(show) {
+        Ok((text, share)) => (text, canvas.theme.load(share)),
+        Err(_) => (ABSENT.to_owned(), canvas.style(Role::Dim)),
+    }
 }
 
 fn share(bar: Bar, sign: &str, canvas: &Canvas<'_>) -> (String, Style) {
@@ -207,13 +204,8 @@ fn memory(device: &Device, bar: Bar, is_total_named: bool, width: u16) -> (Strin
 /// Formats the symbol and the word of the health, and if there is room the reason, or the chip through which the device is reached.
 fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, columns: u16) -> (String, Severity) {
     let (word, severity) = device.health_word();
-    let [warning, critical] = canvas.glyphs().signs;
-    let signed = match severity {
-        Severity::Warning => format!("{warning} {word}"),
-        Severity::Critical => format!("{critical} {word}"),
-        Severity::Fine | Severity::Unknown => word.to_owned(),
-    };
-    let word = if width(&signed) <= columns { signed } else { word.to_owned() };
+    let signed = format!("{} {word}", canvas.glyphs().sign(severity));
+    let word = if severity > Severity::Unknown && width(&signed) <= columns { signed } else { word.to_owned() };
     let more = match (device.reasons(), gateway) {
         (Some(reasons), _) => Some(reasons).filter(|_| columns >= REASON_COLUMNS_MIN),
         (None, Some(via)) => Some(format!("via {via}")).filter(|via| width(&word) + 1 + width(via) <= columns),
@@ -227,7 +219,7 @@ fn grid_cell(state: &TopState, device: &Device, canvas: &mut Canvas<'_>, area: R
     let (word, severity) = device.health_word();
     let metric = &METRICS[state.settings.metric];
     let value = metric.get(device);
-    let share = value.ok().zip(metric.limit(device).ok()).map(|(value, limit)| value / limit);
+    let share = metric.share(device);
     let cell = Rect { width: area.width.saturating_sub(1), ..area };
     let heat = share.map_or_else(Style::new, |share| canvas.theme.heat(share));
     canvas.put(cell, 0, 0, &" ".repeat(usize::from(cell.width)), heat);
@@ -245,9 +237,8 @@ fn grid_cell(state: &TopState, device: &Device, canvas: &mut Canvas<'_>, area: R
     let is_gone = matches!(device.state, DeviceState::Starting | DeviceState::Resetting | DeviceState::Gone | DeviceState::Unreadable);
     let room = if is_gone { cell.width.saturating_sub(4) } else { end.saturating_sub(6 + columns) };
     if severity > Severity::Unknown || is_gone {
-        let [warning, critical] = canvas.glyphs().signs;
-        let sign = if severity == Severity::Critical { critical } else { warning };
-        let text = if width(word) <= room { word } else { sign };
+        // A device that is gone has a sign too, even if its health is not known.
+        let text = if width(word) <= room { word } else { canvas.glyphs().sign(severity.max(Severity::Warning)) };
         canvas.text(cell, 4, 0, text, severity.into());
         if is_gone {
             return;

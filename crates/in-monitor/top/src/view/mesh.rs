@@ -130,7 +130,7 @@ fn draw_tile(state: &TopState, device: &Device, canvas: &mut Canvas<'_>, area: R
     }
     let metric = &METRICS[state.settings.metric];
     let value = metric.get(device);
-    let share = value.ok().zip(metric.limit(device).ok()).map(|(value, limit)| value / limit);
+    let share = metric.share(device);
     let (word, severity) = device.health_word();
     let rule = if device.location == Location::Remote { canvas.glyphs().dashed } else { canvas.glyphs().horizontal };
     canvas.text(area, 0, 0, &rule.repeat(usize::from(area.width)), Role::Frame);
@@ -149,8 +149,7 @@ fn draw_tile(state: &TopState, device: &Device, canvas: &mut Canvas<'_>, area: R
     let value_style = if value.is_err() { canvas.style(Role::Dim) } else { heat.add_modifier(Modifier::BOLD) };
     let end = canvas.put(inside, 0, 0, &text, value_style);
     let right = |text: &str| inside.width.saturating_sub(width(text));
-    let [warning, critical] = canvas.glyphs().signs;
-    let sign = if severity == Severity::Critical { critical } else { warning };
+    let sign = canvas.glyphs().sign(severity);
     let mut below: Vec<(String, Style)> = Vec::new();
     // The word is beside the value if there is room, otherwise below it. In a tile of one row, it replaces a missing value, or a sign is
     // shown instead.

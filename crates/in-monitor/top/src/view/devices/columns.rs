@@ -60,16 +60,16 @@ impl CommonValues {
         let Some(first) = devices.first() else { return own };
         let Ok(board) = &first.board else { return own };
         let total = |bar: Bar| bar.total.ok();
-        let limits = (
-            shared_value(devices.iter().map(|device| device.temperature_limit.map(|limit| limit.0))),
-            shared_value(devices.iter().map(|device| device.power_limit.map(|limit| limit.0))),
-        );
+        let temperature_limit = shared_value(devices.iter().map(|device| device.temperature_limit.map(|limit| limit.0)));
+        let power_limit = shared_value(devices.iter().map(|device| device.power_limit.map(|limit| limit.0)));
         let is_alike = |device: &&Device| {
             device.board.as_ref() == Ok(board)
                 && total(device.memory.dram) == total(first.memory.dram)
                 && total(device.memory.l1) == total(first.memory.l1)
         };
-        let (Some(temperature_limit), Some(power_limit), true) = (limits.0, limits.1, devices.iter().all(is_alike)) else { return own };
+        let (Some(temperature_limit), Some(power_limit), true) = (temperature_limit, power_limit, devices.iter().all(is_alike)) else {
+            return own;
+        };
         Self {
             board: Some(board.clone()),
             temperature_limit,
@@ -96,35 +96,24 @@ impl CommonValues {
     }
 
     /// Returns the heading of a column. It includes the limit if all rows have the same limit.
-    pub(super) fn heading(&self, column: DeviceColumn, field: Field, canvas: &Canvas<'_>) -> String {
+    pub(super) fn heading(&self, (column, title, field): (DeviceColumn, &str, Field), canvas: &Canvas<'_>) -> String {
         let of = |text: Option<String>| text.map_or_else(String::new, |text| format!("/{text}"));
         match column {
-            DeviceColumn::Id => "ID".to_owned(),
             DeviceColumn::Board if self.is_board_named => String::new(),
-            DeviceColumn::Board => self.board.clone().unwrap_or_else(|| "BOARD".to_owned()),
-            DeviceColumn::Temperature => "TEMP".to_owned(),
+            DeviceColumn::Board => self.board.clone().unwrap_or_else(|| title.to_owned()),
             DeviceColumn::TemperatureSpark => of(self.temperature_limit.map(|limit| format!("{limit:.0}{}", canvas.glyphs().degree))),
-            DeviceColumn::Power => "POWER".to_owned(),
             DeviceColumn::PowerSpark => of(self.power_limit.map(|limit| format!("{limit:.0}W"))),
             // If the column has no room for the unit, the heading has it.
             DeviceColumn::Clock if field.width < 5 => "MHz".to_owned(),
-            DeviceColumn::Clock => "AICLK".to_owned(),
-            DeviceColumn::Utilization => "UTIL".to_owned(),
-            DeviceColumn::Activity => "LNCH/S".to_owned(),
-            DeviceColumn::Link => "PCIE".to_owned(),
-            DeviceColumn::DramBar => "DRAM".to_owned(),
             DeviceColumn::Dram if self.dram.is_some() => of(self.dram.map(size)),
             DeviceColumn::Dram if field.width >= 11 => "USED/TOTAL".to_owned(),
-            DeviceColumn::Dram => "DRAM".to_owned(),
-            DeviceColumn::L1Share => "L1".to_owned(),
             DeviceColumn::L1 => of(self.l1.map(size)),
-            DeviceColumn::Health => "HEALTH".to_owned(),
-            DeviceColumn::DramShare | DeviceColumn::L1Bar => String::new(),
+            _ => title.to_owned(),
         }
     }
 
-    /// Returns the columns that fit, with position and width. Utilization replaces a sparkline or the clock.
-    pub(super) fn columns(&self, width: u16) -> Vec<(DeviceColumn, Field)> {
+    /// Returns the columns that fit, with title, position and width. Utilization replaces a sparkline or the clock.
+    pub(super) fn columns(&self, width: u16) -> Vec<(DeviceColumn, &'static str, Field)> {
         let from = |least: u16, columns: u16| if width >= least { columns } else { 0 };
         let (is_one, is_small) = (self.board.is_some(), width < SMALL_MAX);
         let board = match () {
@@ -138,30 +127,30 @@ impl CommonValues {
             () => from(BARS_MIN, 8).max(6),
         };
         let mut widths = vec![
-            (DeviceColumn::Id, Align::Right, 3),
-            (DeviceColumn::Board, Align::Left, board),
-            (DeviceColumn::Temperature, Align::Right, 5),
-            (DeviceColumn::TemperatureSpark, Align::Left, from(SPARKS_MIN, SPARK_COLUMNS)),
-            (DeviceColumn::Power, Align::Right, from(SMALL_MAX, if is_one { 5 } else { 8 })),
-            (DeviceColumn::PowerSpark, Align::Left, if self.is_deep { 0 } else { from(SPARKS_MIN, SPARK_COLUMNS) }),
-            (DeviceColumn::Clock, Align::Right, from(SMALL_MAX, if width >= BARS_MIN { 7 } else { 4 })),
-            (DeviceColumn::Utilization, Align::Right, if self.is_deep { 5 } else { 0 }),
-            (DeviceColumn::Activity, Align::Right, if self.has_activity { from(112, 6) } else { 0 }),
-            (DeviceColumn::Link, Align::Left, from(150, 8)),
-            (DeviceColumn::DramBar, Align::Left, from(BARS_MIN, if is_one { 9 } else { 6 })),
-            (DeviceColumn::DramShare, Align::Right, if is_small { 4 } else { from(BARS_MIN, 4) }),
-            (DeviceColumn::Dram, Align::Right, if is_one || is_small { 8 } else { 12 + from(BARS_MIN, 1) }),
-            (DeviceColumn::L1Bar, Align::Left, from(if is_one { SPARKS_MIN } else { 118 }, 8)),
-            (DeviceColumn::L1Share, Align::Right, from(SMALL_MAX, 5)),
-            (DeviceColumn::L1, Align::Right, from(if is_one { 104 } else { 140 }, if is_one { 8 } else { 9 })),
-            (DeviceColumn::Health, Align::Left, if is_small { 8 } else { 6 + from(BARS_MIN, 4) }),
+            (DeviceColumn::Id, "ID", Align::Right, 3),
+            (DeviceColumn::Board, "BOARD", Align::Left, board),
+            (DeviceColumn::Temperature, "TEMP", Align::Right, 5),
+            (DeviceColumn::TemperatureSpark, "", Align::Left, from(SPARKS_MIN, SPARK_COLUMNS)),
+            (DeviceColumn::Power, "POWER", Align::Right, from(SMALL_MAX, if is_one { 5 } else { 8 })),
+            (DeviceColumn::PowerSpark, "", Align::Left, if self.is_deep { 0 } else { from(SPARKS_MIN, SPARK_COLUMNS) }),
+            (DeviceColumn::Clock, "AICLK", Align::Right, from(SMALL_MAX, if width >= BARS_MIN { 7 } else { 4 })),
+            (DeviceColumn::Utilization, "UTIL", Align::Right, if self.is_deep { 5 } else { 0 }),
+            (DeviceColumn::Activity, "LNCH/S", Align::Right, if self.has_activity { from(112, 6) } else { 0 }),
+            (DeviceColumn::Link, "PCIE", Align::Left, from(150, 8)),
+            (DeviceColumn::DramBar, "DRAM", Align::Left, from(BARS_MIN, if is_one { 9 } else { 6 })),
+            (DeviceColumn::DramShare, "", Align::Right, if is_small { 4 } else { from(BARS_MIN, 4) }),
+            (DeviceColumn::Dram, "DRAM", Align::Right, if is_one || is_small { 8 } else { 12 + from(BARS_MIN, 1) }),
+            (DeviceColumn::L1Bar, "", Align::Left, from(if is_one { SPARKS_MIN } else { 118 }, 8)),
+            (DeviceColumn::L1Share, "L1", Align::Right, from(SMALL_MAX, 5)),
+            (DeviceColumn::L1, "", Align::Right, from(if is_one { 104 } else { 140 }, if is_one { 8 } else { 9 })),
+            (DeviceColumn::Health, "HEALTH", Align::Left, if is_small { 8 } else { 6 + from(BARS_MIN, 4) }),
         ];
-        widths.retain(|(column, _, cells)| *cells > 0 && !(self.is_deep && *column == DeviceColumn::Clock && width < SPARKS_MIN));
+        widths.retain(|(column, .., cells)| *cells > 0 && !(self.is_deep && *column == DeviceColumn::Clock && width < SPARKS_MIN));
         let used: u16 = widths.iter().map(|(.., cells)| cells + 1).sum();
         let left = width.saturating_sub(used);
         let bars = ((left / 2).min(40), (left / 5).min(16));
         // The remaining width makes bars longer and leaves room for the reasons of health.
-        for (column, _, cells) in &mut widths {
+        for (column, .., cells) in &mut widths {
             *cells += match column {
                 // Without bars, the board's name first gets the width that it needs.
                 DeviceColumn::Board if width < BARS_MIN && !is_one => left.min(9),
@@ -173,10 +162,10 @@ impl CommonValues {
             };
         }
         let mut at = 0;
-        let place = |(column, align, cells): (DeviceColumn, Align, u16)| {
+        let place = |(column, title, align, cells): (DeviceColumn, &'static str, Align, u16)| {
             let field = if align == Align::Left { Field::start(at, cells) } else { Field::right(at, cells) };
             at += cells + 1;
-            (column, field)
+            (column, title, field)
         };
         widths.into_iter().map(place).collect()
     }
@@ -204,8 +193,7 @@ pub(super) fn chip(device: &Device, has_room: bool) -> String {
 
 pub(in super::super) fn head(common: &CommonValues, canvas: &mut Canvas<'_>, area: ratatui_core::layout::Rect) {
     canvas.field(area, Field::left(0, area.width), 0, "", canvas.style(Role::Heading));
-    for (column, field) in common.columns(area.width) {
-        let text = common.heading(column, field, canvas);
-        canvas.field(area, field, 0, &text, canvas.style(Role::Heading));
+    for column in common.columns(area.width) {
+        canvas.field(area, column.2, 0, &common.heading(column, canvas), canvas.style(Role::Heading));
     }
 }

@@ -271,10 +271,8 @@ fn fields(area: Rect, columns: &Columns, names: &[&'static str]) -> Fields {
 
 fn group_texts(group: &BufferGroup, name: String, most: u64, canvas: &Canvas<'_>) -> Vec<Option<String>> {
     let bar = ttmon_print::bar_cells(group.bytes as f64 / most as f64, 10, canvas.glyphs().fill);
-    let grew = group
-        .since
-        .map_or_else(|| Some(String::new()), |bytes| Some(if bytes == 0 { "-".to_owned() } else { format!("+{}", size(bytes)) }));
-    vec![Some(size(group.bytes)), Some(bar), Some(group.count.to_string()), Some(size(group.largest)), grew, Some(name)]
+    let grew = group.since.map_or_else(String::new, |bytes| if bytes == 0 { "-".to_owned() } else { format!("+{}", size(bytes)) });
+    vec![Some(size(group.bytes)), Some(bar), Some(group.count.to_string()), Some(size(group.largest)), Some(grew), Some(name)]
 }
 
 fn buffer_texts(snapshot: &Snapshot, buffer: &MappedBuffer, name: String) -> Vec<Option<String>> {
