@@ -2,8 +2,8 @@
 //! monitors.
 //!
 //! The [server](Server) is one thread with an epoll. The kernel identifies each peer, and a peer can change only its own entries. The
-//! entries are stored in [ledgers on tmpfs](Store), so a killed server loses nothing that it has acknowledged. Other threads do all work
-//! that may take long. docs/serve.md describes the protocol and the differences from the server that this one replaces.
+//! entries are stored in [ledgers on tmpfs](Store), so a killed server loses nothing that it has confirmed. Other threads do all work
+//! that may take long. docs/allocation-socket.md describes the protocol, and what a killed server leaves to the next one.
 
 mod answer;
 mod connection;

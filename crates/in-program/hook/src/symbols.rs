@@ -1,7 +1,7 @@
 //! The table of all C++ symbols that the hook replaces or calls.
 //!
-//! Names follow the Itanium ABI; docs/hook.md lists the versions of ttnn. A missing symbol is 0 in a [`Library`](crate::library::Library)'s
-//! table, and features that need it are turned off.
+//! Names follow the Itanium ABI; docs/ttnn-versions.md lists the versions of ttnn. A missing symbol is 0 in a
+//! [`Library`](crate::library::Library)'s table, and features that need it are turned off.
 use std::ffi::CStr;
 
 macro_rules! symbols {

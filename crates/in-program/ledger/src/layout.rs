@@ -1,4 +1,4 @@
-//! The bytes of a ledger, version 2.0. docs/ledger.md has the same tables with their reasons.
+//! The bytes of a ledger, version 2.2. docs/ledger.md has the same tables with their reasons.
 
 mod stacks;
 
