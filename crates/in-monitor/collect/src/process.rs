@@ -167,6 +167,11 @@ impl ProcessStat {
         Some(Self { name, has_ended, parent, cpu_ticks, start_ticks: field(22)?, rss_pages: field(24)?, shape })
     }
 
+    /// Returns whether this is the running process with this start time.
+    pub(crate) fn is_running(&self, start_ticks: u64) -> bool {
+        !self.has_ended && self.start_ticks == start_ticks
+    }
+
     fn facts(self, uid: u32, user: Option<String>, scale: Scale) -> ProcessFacts {
         let nanos = |ticks: u64| ticks.saturating_mul(1_000_000_000 / scale.ticks_per_second.max(1));
         ProcessFacts {
@@ -183,11 +188,6 @@ impl ProcessStat {
 
 /// The number of fields that are parsed, from field 3 on.
 const FIELDS: usize = 26;
-
-/// Returns whether a `stat` belongs to a running process with this start time.
-pub(crate) fn is_running(stat: &str, start_ticks: u64) -> bool {
-    ProcessStat::parse(stat).is_some_and(|stat| !stat.has_ended && stat.start_ticks == start_ticks)
-}
 
 /// The uid for a process that is gone. The kernel never assigns this number.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -335,9 +335,9 @@ mod tests {
 
     #[test]
     fn a_zombie_or_another_of_that_pid_does_not_run() {
-        let stat = |state: &str| format!("7 (a) Z) {state} 1 7 7 0 -1 4194304 1 0 0 0 3 4 0 0 20 0 1 0 8412 1 2 3");
-        assert!(is_running(&stat("S"), 8412));
-        assert!(!is_running(&stat("Z"), 8412) && !is_running(&stat("S"), 8413) && !is_running("", 8412));
+        let stat = |state: &str| ProcessStat::parse(&format!("7 (a) Z) {state} 1 7 7 0 -1 4194304 1 0 0 0 3 4 0 0 20 0 1 0 8412 1 2 3"));
+        assert!(stat("S").unwrap().is_running(8412));
+        assert!(!stat("Z").unwrap().is_running(8412) && !stat("S").unwrap().is_running(8413));
     }
 
     #[test]

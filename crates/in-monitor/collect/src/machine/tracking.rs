@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::LedgerSample;
-use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::problems::Problems;
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
@@ -18,8 +17,8 @@ use super::scan::{Scan, note_cut};
 use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, LedgerScope, Ledgers, Now, unread};
 use crate::budget::{Budget, Resource};
 use crate::ledgers::{self, LedgerDetail, LedgerHint, OpenLedger};
-use crate::process::{self, Program};
-use crate::reads::{Lane, LaneReply, Request, Sampling, read_small};
+use crate::process::{self, ProcessStat, Program};
+use crate::reads::{Lane, LaneReply, Request, Sampling};
 use crate::root::Root;
 
 /// Every process is checked again within this many samples.
@@ -53,14 +52,8 @@ impl Scan {
         sought.extend(new.into_iter().map(|pid| (pid, None)));
         let Self { root, budget, examined, .. } = self;
         let mut hints: Vec<LedgerHint> = sought.iter().map(|(pid, _)| LedgerHint::among(examined.open_files(root, *pid, budget))).collect();
-        let (pids, mut mapped): (Vec<u32>, Vec<LedgerHint>) = sought
-            .iter()
-            .zip(&hints)
-            .filter(|(_, hint)| **hint == LedgerHint::NoFile)
-            .map(|((pid, _), _)| (*pid, LedgerHint::NoFile))
-            .unzip();
-        self.read_with_mappings(readers, &pids, &mut mapped, |_| Vec::new())?;
-        hints.iter_mut().filter(|hint| **hint == LedgerHint::NoFile).zip(mapped).for_each(|(hint, mapped)| *hint = mapped);
+        let pids: Vec<u32> = sought.iter().map(|(pid, _)| *pid).collect();
+        self.read_with_mappings(readers, &pids, &mut hints, |_| Vec::new())?;
         for ((pid, program), hint) in sought.iter().zip(&hints) {
             if *hint == LedgerHint::Denied {
                 self.denied.insert(*pid);
@@ -229,6 +222,5 @@ impl Departed {
 
 /// Returns whether the process exists and is not a zombie.
 fn lives_on(root: &Root, owner: ProcessKey) -> bool {
-    let stat = read_small(&root.proc.join(owner.pid.to_string()).join("stat"), ATTRIBUTE_BYTES_MAX);
-    stat.is_ok_and(|stat| process::is_running(&String::from_utf8_lossy(&stat), owner.start_ticks))
+    ProcessStat::of(&root.proc, owner.pid).is_some_and(|stat| stat.is_running(owner.start_ticks))
 }
