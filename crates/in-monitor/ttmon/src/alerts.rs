@@ -1,6 +1,5 @@
 //! `ttmon alerts`: lists, tests and silences the alerts of this host.
 
-mod configuration;
 mod list;
 
 use std::sync::Arc;
@@ -11,13 +10,12 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId};
 
 use crate::cli::{AlertsArgs, AlertsCommand, GlobalArgs, SilenceArgs};
+use crate::config;
 use crate::failure::Failure;
 use crate::invocation::{CliTarget, Context};
 use crate::output::Output;
 use crate::serve::state_directory;
 use crate::show::{VERSION, now};
-
-pub(crate) use configuration::read as configuration;
 
 pub(crate) fn run(common: &GlobalArgs, args: &AlertsArgs) -> Result<(), Failure> {
     let context = Context::new(common, &[])?;
@@ -31,7 +29,7 @@ pub(crate) fn run(common: &GlobalArgs, args: &AlertsArgs) -> Result<(), Failure>
 
 /// Sends a test alert for device 0 to every receiver.
 fn test(name: &str, config: Option<&std::path::Path>) -> Result<(), Failure> {
-    let config = configuration(config, true)?;
+    let config = config::alerts(config, true)?;
     let rule = config.rules.iter().find(|rule| rule.name == name);
     let known = || config.rules.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>().join(", ");
     let rule = rule.ok_or_else(|| Failure::usage(format!("no rule {name} (available: {})", known())))?;

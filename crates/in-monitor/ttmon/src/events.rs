@@ -10,15 +10,15 @@ use jiff::tz::TimeZone;
 use ttmon_buffer_history::Recorder;
 use ttmon_collect::reads::Sampling;
 use ttmon_hosts::{RequestError, Service};
+use ttmon_model::DeviceId;
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::units::UnixTime;
-use ttmon_model::{DeviceId, Snapshot};
 use ttmon_print::Style;
 
 use crate::cli::EventsArgs;
 use crate::failure::{Failure, print_error};
 use crate::invocation::{Context, OutputFormat};
-use crate::mem::{no_memory_of, nothing_found};
+use crate::mem::nothing_of;
 use crate::open::{MachineRequest, OpenMachine, choose};
 use crate::output::Output;
 use crate::server::{self, ServiceEvents};
@@ -111,11 +111,7 @@ fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Resul
         // A running process may start to track its memory later.
         let may_begin = args.follow && args.pid.is_none_or(|pid| opened.has_process(pid));
         if recorder.is_empty() && !may_begin {
-            let why = |pid: Option<u32>, snapshot: &Snapshot| match pid {
-                Some(pid) => no_memory_of(snapshot, pid, opened.has_process(pid)),
-                None => nothing_found(snapshot),
-            };
-            let failure = opened.with_scene(&snapshot, args.pid, |scene, _| why(scene.pid, scene.snapshot));
+            let failure = opened.with_scene(&snapshot, args.pid, |scene, _| nothing_of(args.pid, scene.snapshot, &opened));
             return failure.filter(|_| !page.has_announced).map_or(Ok(()), Err);
         }
         for event in news.events(&selected) {

@@ -8,6 +8,7 @@ mod before_main;
 mod check;
 mod cli;
 mod completion;
+mod config;
 mod diff;
 mod doctor;
 mod earlier;

@@ -20,7 +20,7 @@ use crate::diff;
 use crate::earlier::EarlierListing;
 use crate::failure::Failure;
 use crate::invocation::{CliTarget, Context, OutputFormat, REFRESH_DEFAULT, refuse};
-use crate::open::{self, MachineRequest};
+use crate::open::{self, MachineRequest, OpenMachine};
 use crate::output;
 use crate::server::Snapshots;
 use crate::show::{self, VERSION};
@@ -177,13 +177,18 @@ fn path(args: &MemArgs) -> String {
 }
 
 /// Explains why there is nothing to show: no tracked process exists, or this user may not read it.
-pub(crate) fn nothing_found(snapshot: &Snapshot) -> Failure {
+fn nothing_found(snapshot: &Snapshot) -> Failure {
     let why = match snapshot.denied_processes {
         0 => "start programs with `ttmon run -- CMD`, or try --sim t3k".to_owned(),
         1 => "1 process may not be read by this user (no_permission): try as root".to_owned(),
         denied => format!("{denied} processes may not be read by this user (no_permission): try as root"),
     };
     Failure::no_device(format!("no device and no tracked process found; {why}"))
+}
+
+/// Explains why there is nothing to show of this process, or of any.
+pub(crate) fn nothing_of(pid: Option<u32>, snapshot: &Snapshot, opened: &OpenMachine) -> Failure {
+    pid.map_or_else(|| nothing_found(snapshot), |pid| no_memory_of(snapshot, pid, opened.has_process(pid)))
 }
 
 pub(crate) fn no_memory_of(snapshot: &Snapshot, pid: u32, is_alive: bool) -> Failure {

@@ -16,7 +16,7 @@ use ttmon_print::Style;
 
 use crate::failure::Failure;
 use crate::invocation::{Context, OutputFormat};
-use crate::mem::{no_memory_of, nothing_found};
+use crate::mem::nothing_of;
 use crate::open::{MachineRequest, OpenMachine};
 use crate::output::Output;
 use crate::server;
@@ -104,10 +104,7 @@ fn events(context: &Context, pid: Option<u32>) -> Result<Vec<BufferEvent>, Failu
     let news = opened.with_scene(&snapshot, pid, |scene, selected| (recorder.read_new(scene), selected.to_vec()));
     let Some((news, selected)) = news else { return Err(Failure::new("no machine was opened")) };
     if recorder.is_empty() {
-        return Err(match pid {
-            Some(pid) => no_memory_of(&snapshot, pid, opened.has_process(pid)),
-            None => nothing_found(&snapshot),
-        });
+        return Err(nothing_of(pid, &snapshot, &opened));
     }
     Ok(news.events(&selected).collect())
 }

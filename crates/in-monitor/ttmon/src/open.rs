@@ -12,10 +12,10 @@ use ttmon_model::select::Selection;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_sim::{Simulation, StartError};
 
+use crate::config;
 use crate::failure::Failure;
 use crate::invocation::{CliTarget, Context};
 use crate::serve::state_directories;
-use crate::top::config_directory;
 
 /// The executable that is started to read chips with `--deep`: ttmon itself.
 pub(crate) const READER_PROGRAM: &str = "/proc/self/exe";
@@ -63,7 +63,7 @@ impl MachineConfig {
         let root = match (&context.target, &simulation) {
             (CliTarget::Below(directory), _) => Root::at(directory),
             (_, Some(simulation)) => Root::simulated(simulation.root()),
-            (_, None) => Root::real().with_served(state_directories()).with_saved_cluster(config_directory()),
+            (_, None) => Root::real().with_served(state_directories()).with_saved_cluster(config::directory()),
         };
         let origin = if simulation.is_some() { Origin::Sim } else { Origin::Local };
         let read_timeout = context.read_timeout;

@@ -11,8 +11,9 @@ use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Remote, Replay, Settings, Theme};
 
 use crate::cli::{GlobalArgs, TopArgs};
+use crate::config::{self, ConfigFiles};
 use crate::failure::Failure;
-use crate::invocation::{CliTarget, Context, refuse, variable};
+use crate::invocation::{CliTarget, Context, refuse};
 use crate::open::{MachineRequest, OpenMachine, READER_PROGRAM, cluster};
 use crate::server::{possible_services, services_of};
 
@@ -25,10 +26,10 @@ pub(crate) fn run(common: &GlobalArgs, args: &TopArgs) -> Result<(), Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::new("top needs a terminal for its screen and keys; without one use ttmon, or ttmon -w --json"));
     }
-    let (settings, config, mut message) = settings(args);
+    let (settings, settings_file, mut message) = settings(args);
     // If no settings were ever saved, this is the first start.
-    let hint = config.as_ref().filter(|path| !path.exists()).map(|_| FIRST_RUN);
-    let rules = crate::alerts::configuration(configuration(args).as_deref(), matches!(context.target, CliTarget::Real));
+    let hint = settings_file.as_ref().filter(|path| !path.exists()).map(|_| FIRST_RUN);
+    let rules = config::alerts(args.config.as_deref(), matches!(context.target, CliTarget::Real));
     let rules = rules.map(|config| config.rules).unwrap_or_else(|failure| {
         message = Some(message.take().map_or(failure.message.clone(), |other| format!("{other}; {}", failure.message)));
         ttmon_alerts::builtin()
@@ -50,7 +51,7 @@ pub(crate) fn run(common: &GlobalArgs, args: &TopArgs) -> Result<(), Failure> {
     let (auto, asks_background) = theme(context);
     let options = Options {
         settings,
-        config,
+        config: settings_file,
         theme: auto,
         asks_background,
         clock: Clock(TimeZone::system()),
@@ -100,19 +101,12 @@ fn replay(context: &Context, path: &Path) -> Result<Feed, Failure> {
     Ok(Feed::Replay(Box::new(replay)))
 }
 
-/// Returns the settings file that is read instead of the default files.
-fn configuration(args: &TopArgs) -> Option<PathBuf> {
-    args.config.clone().or_else(|| variable("TTMON_CONFIG").map(PathBuf::from))
-}
-
-/// Reads the settings file and applies the flags.
+/// Reads the settings files and applies the flags. Returns the settings, the file to save them to, and messages about the files.
 fn settings(args: &TopArgs) -> (Settings, Option<PathBuf>, Option<String>) {
     let mut settings = Settings::default();
-    let named = configuration(args);
-    let own = named.clone().or_else(user_config);
+    let files = ConfigFiles::new(args.config.as_deref());
     let mut messages = Vec::new();
-    let system = named.is_none().then(|| PathBuf::from("/etc/ttmon/config.toml"));
-    for path in system.iter().chain(&own) {
+    for path in files.all() {
         match ttmon_os::read_text(path, SETTINGS_BYTES_MAX) {
             Ok(text) => {
                 let problems = settings.read(&text);
@@ -127,18 +121,7 @@ fn settings(args: &TopArgs) -> (Settings, Option<PathBuf>, Option<String>) {
     }
     settings.refresh = args.refresh.unwrap_or(settings.refresh);
     settings.view = args.view.unwrap_or(settings.view);
-    (settings, own, (!messages.is_empty()).then(|| messages.join("; ")))
-}
-
-/// Returns `$XDG_CONFIG_HOME/ttmon/config.toml`, or the same below `~/.config` if the variable is not set.
-fn user_config() -> Option<PathBuf> {
-    Some(config_directory()?.join("config.toml"))
-}
-
-pub(crate) fn config_directory() -> Option<PathBuf> {
-    let set = |name| variable(name).map(PathBuf::from);
-    let directory = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
-    Some(directory.join("ttmon"))
+    (settings, files.own, (!messages.is_empty()).then(|| messages.join("; ")))
 }
 
 /// Determines the theme from the environment, and whether to query the terminal for its background.

@@ -8,7 +8,7 @@ use ttmon_alerts::{Listing, Sender, listing_document};
 use ttmon_json::{Layout, to_string};
 use ttmon_print::text;
 
-use super::configuration;
+use crate::config;
 use crate::failure::Failure;
 use crate::invocation::{CliTarget, Context, OutputFormat};
 use crate::output::Output;
@@ -23,7 +23,7 @@ pub(crate) fn run(context: &Context, config: Option<&Path>) -> Result<(), Failur
     let document = match &served {
         Some(document) => document.clone(),
         None => {
-            let config = configuration(config, matches!(context.target, CliTarget::Real))?;
+            let config = config::alerts(config, matches!(context.target, CliTarget::Real))?;
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
             let sender = Sender { version: VERSION, host: &host, origin: "local", is_test: false };
             listing_document(sender, now(), config.rules.iter(), &Listing::default(), &[])

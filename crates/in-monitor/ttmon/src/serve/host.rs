@@ -73,7 +73,7 @@ fn options(context: &Context, args: &ServeArgs, state: Option<PathBuf>) -> Resul
         process_metrics: args.process_metrics,
         state,
         fleet: args.fleet.as_deref().map(|url| crate::fleet::store(url, &args.store)).transpose()?,
-        alerts: crate::alerts::configuration(args.config.as_deref(), matches!(context.target, CliTarget::Real))?,
+        alerts: crate::config::alerts(args.config.as_deref(), matches!(context.target, CliTarget::Real))?,
         complain: crate::failure::print_error,
     })
 }
