@@ -1,8 +1,6 @@
 //! The table of all paths, and the handling of requests. Tests in openapi.rs write the description at `/api/v1/openapi.json`.
 
 mod documents;
-mod fields;
-mod fleet;
 #[cfg(test)]
 mod openapi;
 mod parameters;
@@ -79,7 +77,7 @@ pub(crate) const ROUTES: &[Route] = &[
 
 /// Returns the document of the field tables, which is the same for every version of the program.
 pub fn fields_document() -> String {
-    fields::document("0", false)
+    documents::fields("0", false)
 }
 
 /// Returns the description of the paths with the version of the program, in OpenAPI.
@@ -158,9 +156,9 @@ async fn respond_or_refuse(service: &Arc<Service>, request: &RequestHead<'_>) ->
         ResponseKind::Events => stream::events(service, visibility, request, &parameters).await,
         ResponseKind::Alerts => documents::alerts(service),
         ResponseKind::Mesh => documents::mesh(service),
-        ResponseKind::Fields => Ok(typed("application/json", fields::document(service.options.version, service.options.fleet.is_some()))),
-        ResponseKind::Fleet => fleet::overview(service, visibility).await,
-        ResponseKind::FleetFind => fleet::find(service, visibility, fleet::request(&parameters)?).await,
+        ResponseKind::Fields => Ok(typed("application/json", documents::fields(service.options.version, service.options.fleet.is_some()))),
+        ResponseKind::Fleet => documents::fleet(service, visibility).await,
+        ResponseKind::FleetFind => documents::fleet_find(service, visibility, parameters::fleet_find(&parameters)?).await,
         ResponseKind::OpenApi => Ok(typed("application/json", openapi_document(service.options.version))),
         ResponseKind::Metrics => {
             let dialect = Dialect::negotiate(accepted(request));

@@ -73,7 +73,8 @@ struct SamplerState {
     scan_problems: Vec<Problem>,
     scan_failure: Option<String>,
     scan_cpu: Duration,
-    scans: u64,
+    /// Whether there was a scan.
+    has_scan: bool,
     /// Number of items that scans did not read, or that were not computed, because of a limit.
     cut: u64,
     peaks: Peaks,
@@ -84,17 +85,13 @@ struct SamplerState {
 }
 
 impl SamplerState {
-    fn has_scan(&self) -> bool {
-        self.scans > 0
-    }
-
     /// Completes a sample of the devices with the newest scan. Returns the ledgers of the scan.
     fn complete(&mut self, sample: &mut Sample, scan: Option<Result<Scan, Error>>, interval: Duration) -> Ledgers {
         let ledgers = match scan {
             Some(Ok(Scan { scanned, ledgers, departed, ended, cpu })) => {
                 self.ended.extend(ended);
-                self.before_scan = self.before.clone().filter(|_| self.has_scan());
-                self.scans += 1;
+                self.before_scan = self.before.clone().filter(|_| self.has_scan);
+                self.has_scan = true;
                 self.cut += scanned.cuts();
                 self.scan_cpu = cpu;
                 self.scan_failure = None;
@@ -106,7 +103,7 @@ impl SamplerState {
             other => {
                 self.scan_failure = other.and_then(Result::err).map(|error| error.to_string()).or(self.scan_failure.take());
                 let before = self.before.as_deref();
-                if let Some(before) = before.filter(|_| self.scans > 0) {
+                if let Some(before) = before.filter(|_| self.has_scan) {
                     Scanned::again(&before.sample, self.scan_problems.clone()).complete(sample);
                 }
                 (before.map_or_else(Vec::new, |before| before.ledgers.clone()), self.leaving.record(sample.at, &[]))

@@ -10,7 +10,9 @@ use ttmon_alerts::Sender;
 use ttmon_collect::budget::Budget;
 use ttmon_collect::ledgers::{self, LedgerDetail, OpenLedger};
 use ttmon_collect::reads::boot_time;
+use ttmon_hosts::fleet::{FindRequest, HOSTS_SHOWN};
 use ttmon_json::{MemoryJson, MemoryParts, Part, PartJson, SCHEMA, SnapshotJson, rounded};
+use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, FieldInfo, PROCESS, PROCESS_KIND};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::mesh::{Link, Mesh, Tile};
 use ttmon_model::order::BufferOrder;
@@ -25,7 +27,7 @@ use crate::history::Query;
 use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, MEMORY_BUFFERS_MAX};
 use crate::newest::{Form, Published};
 use crate::problem::Problem;
-use crate::service::Service;
+use crate::service::{Service, now};
 
 /// Runs a function on a thread for slow work.
 pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
@@ -207,7 +209,7 @@ pub(super) async fn history(service: &Arc<Service>, visibility: Visibility, quer
     let text = service.responses.make(visibility, move || {
         let service = making;
         let response = service.history(|history| history.read(&query));
-        let names: Vec<String> = query.fields.iter().map(ttmon_model::fields::DeviceField::name).collect();
+        let names: Vec<String> = query.fields.iter().map(DeviceField::name).collect();
         let devices: Vec<Value> = response
             .series
             .iter()
@@ -234,6 +236,70 @@ pub(super) async fn history(service: &Arc<Service>, visibility: Visibility, quer
         Ok(line(&document))
     });
     Ok(aged(text.await?, 0))
+}
+
+/// Returns all hosts of a fleet, worst first. The page gets data of the store and its address, never its password.
+pub(super) async fn fleet(service: &Arc<Service>, visibility: Visibility) -> Result<Response<Body>, Problem> {
+    let making = Arc::clone(service);
+    let text = service.store_responses.make(visibility, move || {
+        let store = making.options.fleet.as_ref().ok_or(Problem::NotFound)?;
+        let document = store.overview().document(making.options.version, &now().rfc3339(), HOSTS_SHOWN);
+        Ok(line(&document))
+    });
+    Ok(aged(text.await?, 0))
+}
+
+/// Returns hosts with idle chips.
+pub(super) async fn fleet_find(service: &Arc<Service>, visibility: Visibility, request: FindRequest) -> Result<Response<Body>, Problem> {
+    let making = Arc::clone(service);
+    let text = service.store_responses.make(visibility, move || {
+        let store = making.options.fleet.as_ref().ok_or(Problem::NotFound)?;
+        let found = store.find(&request).map_err(|error| Problem::Stale(format!("the store {error}")))?;
+        Ok(line(&request.document(Some(store.url()), &found)))
+    });
+    Ok(aged(text.await?, 0))
+}
+
+/// Returns the field tables, so that the page needs no names, units or help texts of its own.
+pub(super) fn fields(version: &str, has_fleet: bool) -> String {
+    let mut charts: Vec<_> = DeviceField::all().filter_map(|field| Some((field, field.chart()?))).collect();
+    charts.sort_by_key(|(_, (chart, _))| chart.order);
+    let charts: Vec<Value> = charts
+        .iter()
+        .map(|(field, (chart, title))| {
+            json!({
+                "name": chart.name, "field": field.name(), "title": title, "unit": field.unit.symbol(),
+                "limit": chart.limit, "critical": chart.critical, "unless": chart.unless,
+            })
+        })
+        .collect();
+    let document = json!({
+        "schema": SCHEMA,
+        "version": version,
+        "device": field_table(DEVICE),
+        "device_kind": field_table(DEVICE_KIND),
+        "process": field_table(PROCESS),
+        "process_kind": field_table(PROCESS_KIND),
+        "charts": charts,
+        "fleet": has_fleet,
+    });
+    line(&document)
+}
+
+fn field_table<T>(fields: &[Field<T>]) -> Vec<Value> {
+    fields.iter().map(|field| field_row(field)).collect()
+}
+
+fn field_row(field: &FieldInfo) -> Value {
+    json!({
+        "name": field.name,
+        "title": field.title,
+        "section": field.section.name(),
+        "unit": field.unit.symbol(),
+        "metric": field.metric.map(|metric| metric.name),
+        "kept": field.is_kept,
+        "help": field.help,
+    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ttmon_collect::reads::boot_time;
+use ttmon_hosts::fleet::FindRequest;
 use ttmon_model::DeviceId;
 use ttmon_model::fields::DeviceField;
 use ttmon_model::units::UnixTime;
@@ -148,6 +149,12 @@ pub(super) fn history(parameters: &Parameters, service: &Service) -> Result<Quer
         return Err(Problem::TooMuch(format!("{points} points and {cells} values; ask for a larger step, fewer fields or fewer devices")));
     }
     Ok(query)
+}
+
+pub(super) fn fleet_find(parameters: &Parameters) -> Result<FindRequest, Problem> {
+    let chips = parameters.number("chips", 1, u32::from(u16::MAX))?.unwrap_or(1);
+    let free_dram = parameters.number("free_dram", 0, u64::from(u32::MAX) << 20)?.unwrap_or(0);
+    Ok(FindRequest { chips, board: parameters.get("board").map(str::to_owned), free_dram })
 }
 
 /// Parses a list of devices. Empty means all.
