@@ -119,8 +119,8 @@ pub(crate) fn last_error() -> *const c_char {
     TEXT.with(|text| text.get().cast::<c_char>().cast_const())
 }
 
-fn note(said: &str) {
-    let bytes = copied(said);
+fn note(message: &str) {
+    let bytes = copied(message);
     // SAFETY: the cell belongs to this thread, and no reference to its bytes exists. Callers have a raw pointer, which they do not read
     // during a call. The written array has the length of the cell.
     TEXT.with(|text| unsafe { text.get().write(bytes) });
@@ -149,7 +149,7 @@ pub(crate) unsafe fn text_at<'a>(text: *const c_char) -> Option<&'a CStr> {
 mod tests {
     use super::*;
 
-    fn said() -> String {
+    fn error_text() -> String {
         // SAFETY: the text belongs to this thread, and is read before the next call.
         unsafe { CStr::from_ptr(last_error()) }.to_str().unwrap().to_owned()
     }
@@ -160,7 +160,7 @@ mod tests {
             // SAFETY: the errno of this thread.
             unsafe { *libc::__errno_location() = errno }
         };
-        assert_eq!(said(), "");
+        assert_eq!(error_text(), "");
         set(77);
         let code = pass(|| {
             set(5);
@@ -169,10 +169,10 @@ mod tests {
         assert_eq!(code, TTMON_MONITOR_INTERNAL);
         // SAFETY: the errno of this thread.
         assert_eq!(unsafe { *libc::__errno_location() }, 77);
-        assert!(said().contains("panicked"));
+        assert!(error_text().contains("panicked"));
         assert_eq!(pass(|| Err(Failure::NotFound("é".repeat(300)))), TTMON_MONITOR_NOT_FOUND);
-        assert_eq!(said(), "é".repeat(255));
-        assert_eq!(std::thread::spawn(said).join().unwrap(), "", "another thread has its own");
+        assert_eq!(error_text(), "é".repeat(255));
+        assert_eq!(std::thread::spawn(error_text).join().unwrap(), "", "another thread has its own");
     }
 
     #[test]

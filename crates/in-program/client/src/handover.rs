@@ -19,7 +19,7 @@ use ttmon_ledger::handover;
 use crate::switch;
 
 /// Maximum wait for all readers together, once per ledger.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum number of outer runs that get the ledger. Deeper nesting is not expected.
 const OUTER_MAX: usize = 4;
@@ -31,13 +31,13 @@ pub(crate) fn ledger_created(ledger: RawFd) {
     if socket < 0 {
         return;
     }
-    let asked_for = variable(c"TTMON_HANDOVER", |value| Address::new(value, b""));
+    let requested = variable(c"TTMON_HANDOVER", |value| Address::new(value, b""));
     let outer = variable(c"TTMON_HANDOVER_OUTER", |lines| Some(addresses(lines))).unwrap_or_default();
     let begun = Instant::now();
-    for place in [asked_for].iter().chain(&outer).flatten() {
+    for place in [requested].iter().chain(&outer).flatten() {
         // If a signal interrupts the wait, it continues for the remaining time.
         loop {
-            let waiting = if is_patient(socket, PATIENCE.saturating_sub(begun.elapsed())) { 0 } else { libc::MSG_DONTWAIT };
+            let waiting = if set_timeout(socket, TIMEOUT.saturating_sub(begun.elapsed())) { 0 } else { libc::MSG_DONTWAIT };
             if send(socket, place, ledger, waiting) >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
                 break;
             }
@@ -52,7 +52,7 @@ pub(crate) fn ledger_created(ledger: RawFd) {
 }
 
 /// Sets the send timeout. Returns false if it cannot be set or is 0, which would mean no limit.
-fn is_patient(socket: c_int, left: Duration) -> bool {
+fn set_timeout(socket: c_int, left: Duration) -> bool {
     let Ok(tv_sec) = left.as_secs().try_into() else { return false };
     let bound = libc::timeval { tv_sec, tv_usec: left.subsec_micros().into() };
     // SAFETY: the timeout outlives the call and has the given length.

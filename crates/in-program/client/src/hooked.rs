@@ -37,7 +37,7 @@ fn done<T>(begin: impl FnOnce(&'static Writer) -> Result<Session<'static>, Lost>
     match &mut begin(writer()) {
         Ok(session) => Some(work(session)),
         Err(Lost::NoMemory) => {
-            switch::step_aside();
+            switch::turn_off_second_copy();
             None
         }
         Err(_) => None,

@@ -111,7 +111,7 @@ fn done(mut session: Result<Session<'_>, Lost>, act: impl FnOnce(&mut Session<'_
         Ok(session) => act(session),
         // There is no ledger: none can be created here, or another copy of this code has it.
         Err(Lost::NoMemory) => {
-            switch::step_aside();
+            switch::turn_off_second_copy();
             Outcome::Off
         }
         Err(lost) => outcome(*lost),

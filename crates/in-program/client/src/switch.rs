@@ -95,7 +95,7 @@ pub fn be_the_writer() {
 
 /// Called after the ledger failed to start. If another copy of the writer has one, tracking is off here from now on.
 #[cold]
-pub(crate) fn step_aside() {
+pub(crate) fn turn_off_second_copy() {
     if writer().is_second_copy() {
         STATE.store(State::Off as u8, Ordering::Release);
     }

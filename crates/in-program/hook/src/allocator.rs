@@ -12,13 +12,13 @@ use crate::calls::Call;
 use crate::check::{self, Checking};
 use crate::coverage::{Feature, hit};
 use crate::device::Device;
-use crate::errno::{is_off, quietly, swiftly};
+use crate::errno::{catching_panics, guarded, is_off};
 use crate::exceptions::{PassingCall, watching};
 use crate::geometry::{AllocatorQuery, BANKED};
 use crate::library::Library;
 use crate::operation;
 use crate::refusal::RefusedRequest;
-use crate::stack::{self, Origin};
+use crate::stack::{self, Requester};
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator, Description};
 use crate::{cost, identity, thread};
@@ -43,9 +43,9 @@ unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u64 {
         hooked::expect();
         if let Some(facts) = &buffer::facts(library, buffer) {
             let flags = thread::flags() | per_core_flag(library, buffer);
-            swiftly(|| allocated(&call, library, this, buffer, facts, address, flags));
+            catching_panics(|| allocated(&call, library, this, buffer, facts, address, flags));
         } else {
-            quietly(|| unreadable(library));
+            guarded(|| unreadable(library));
         }
         cost::end(begun, 2);
         address
@@ -67,7 +67,7 @@ unsafe extern "C-unwind" fn deallocate_buffer(this: usize, buffer: usize) {
         let _call = Call::begin();
         hooked::expect();
         let place = buffer::place(library, buffer);
-        let was_removed = place.is_some_and(|(kind, address)| swiftly(|| freed(this, kind, address)) == Some(true));
+        let was_removed = place.is_some_and(|(kind, address)| catching_panics(|| freed(this, kind, address)) == Some(true));
         let passing = PassingCall { library, on_exception: not_freed, this, argument: buffer, was_removed };
         cost::end(begun, 1);
         watching(real, &passing);
@@ -113,7 +113,7 @@ unsafe fn before(symbol: Symbol, this: usize, note: fn(&Call, &'static Library, 
             return real(this);
         }
         let call = Call::begin();
-        quietly(|| note(&call, library, this));
+        guarded(|| note(&call, library, this));
         real(this);
     }
 }
@@ -130,7 +130,7 @@ unsafe extern "C-unwind" fn shrink_allocator_size(this: usize, kind: *const i32,
         if !is_off() {
             hit(Feature::Resizes);
             if is_l1 && from_bottom {
-                quietly(|| resized(this, |shrunk| shrunk.saturating_add(bytes)));
+                guarded(|| resized(this, |shrunk| shrunk.saturating_add(bytes)));
             }
         }
     }
@@ -148,7 +148,7 @@ unsafe extern "C-unwind" fn reset_allocator_size(this: usize, kind: *const i32) 
         if !is_off() {
             hit(Feature::Resizes);
             if is_l1 {
-                quietly(|| resized(this, |_| 0));
+                guarded(|| resized(this, |_| 0));
             }
         }
     }
@@ -163,7 +163,7 @@ unsafe extern "C-unwind" fn override_state(this: usize, state: usize) {
         let real: unsafe extern "C-unwind" fn(usize, usize) = std::mem::transmute(library.real(Symbol::OverrideState));
         if !is_off() {
             hit(Feature::Restores);
-            quietly(|| restored(this));
+            guarded(|| restored(this));
         }
         real(this, state);
     }
@@ -187,44 +187,52 @@ unsafe fn per_core_flag(library: &Library, buffer: usize) -> u16 {
 }
 
 fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize, facts: &BufferFacts, address: u64, flags: u16) {
-    let from = &stack::origin();
+    let requester = &stack::requester();
     let mut is_due = false;
     let is_known = tables::to_add(facts.kind, address, |session, tables| {
         tables.hit(session, Feature::Allocations);
         let Some(known) = tables.find(this) else { return false };
         is_due = known.schedule.tick() && known.checking == Checking::On;
-        record(session, known, facts, address, flags, from);
+        record(session, known, facts, address, flags, requester);
         true
     });
     if is_known == Some(false) {
-        quietly(|| first_allocated(library, this, buffer, facts, address, flags, from));
+        guarded(|| first_allocated(library, this, buffer, facts, address, flags, requester));
     }
     if is_due {
-        quietly(|| check::compare(call, library, this));
+        guarded(|| check::compare(call, library, this));
     }
 }
 
 /// Records the first buffer of an allocator whose device was opened unseen.
 #[cold]
-fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts: &BufferFacts, address: u64, flags: u16, from: &Origin) {
+fn first_allocated(
+    library: &'static Library,
+    this: usize,
+    buffer: usize,
+    facts: &BufferFacts,
+    address: u64,
+    flags: u16,
+    requester: &Requester,
+) {
     // SAFETY: the buffer was just allocated in this allocator, on this device.
     let description = unsafe { describe(library, this, buffer::device(library, buffer)) };
     tables::with(|session, tables| {
         if let Some(known) = tables.open(session, &description) {
-            record(session, known, facts, address, flags, from);
+            record(session, known, facts, address, flags, requester);
         }
     });
 }
 
 #[inline]
-fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &BufferFacts, address: u64, flags: u16, from: &Origin) {
-    let operation = operation::number(session, from.name.as_ref());
+fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &BufferFacts, address: u64, flags: u16, requester: &Requester) {
+    let operation = operation::name_number(session, requester.name.as_ref());
     if flags & flag::PER_CORE != 0 && known.checking == Checking::On {
         known.checking = Checking::Off;
         hit(Feature::PerCore);
         session.check(known.id, SelfCheck::PerCore);
     }
-    known.insert(session, facts, address, flags, (operation, from.stack));
+    known.insert(session, facts, address, flags, (operation, requester.stack));
 }
 
 /// Records that a buffer has an unknown layout and is not included.
@@ -233,7 +241,7 @@ fn unreadable(library: &'static Library) {
     tables::with(|session, tables| {
         tables.hit(session, Feature::Allocations);
         crate::coverage::cover(session, library);
-        crate::coverage::step_aside(session, Feature::Allocations, "a Buffer that is not laid out as known");
+        crate::coverage::turn_off(session, Feature::Allocations, "a Buffer that is not laid out as known");
         session.lose(Lost::NoAllocator);
     });
 }
@@ -318,8 +326,8 @@ fn refused(passing: &PassingCall, message: &[u8]) {
     let PassingCall { library, this, argument, .. } = *passing;
     // SAFETY: the buffer belongs to the caller and is alive. The allocator called the same functions before it threw.
     let Some(facts) = (unsafe { buffer::facts(library, argument) }) else { return };
-    quietly(|| {
-        let origin = stack::origin();
+    guarded(|| {
+        let requester = stack::requester();
         // SAFETY: the allocator has just refused a buffer on this device.
         let (query, description) = unsafe {
             let device = buffer::device(library, argument);
@@ -331,7 +339,7 @@ fn refused(passing: &PassingCall, message: &[u8]) {
             let Some(known) = tables.open(session, &description) else { return };
             let BufferFacts { kind, size, .. } = facts;
             let per_bank = known.taken(&facts);
-            RefusedRequest { what: Refused::OutOfMemory, kind, size, per_bank, statistics, origin, message }.record(session, known);
+            RefusedRequest { what: Refused::OutOfMemory, kind, size, per_bank, statistics, requester, message }.record(session, known);
         });
     });
 }
@@ -345,7 +353,7 @@ fn not_freed(passing: &PassingCall, _message: &[u8]) {
     // SAFETY: as in `refused`; kind and address were read before, and nothing has changed them.
     let (facts, place) = unsafe { (buffer::facts(library, argument), buffer::place(library, argument)) };
     if let (Some(facts), Some((kind, address))) = (facts, place) {
-        quietly(|| {
+        guarded(|| {
             tables::with(|session, tables| {
                 if let Some(known) = tables.find(this) {
                     let buffer = known.buffer(session, &facts, 0, (0, 0));

@@ -59,7 +59,7 @@ const SEVERAL: usize = 1;
 /// Counted calls of one thread in a row until it becomes the owner.
 const OWNED_AFTER: u32 = 256;
 /// Counted calls until a previous owner has seen that it lost ownership, or its mark is visible.
-const BELIEVED_AFTER: u64 = 64;
+const VISIBLE_AFTER: u64 = 64;
 
 /// The thread whose calls are not counted.
 pub(crate) struct Owner {
@@ -80,7 +80,7 @@ struct Calls {
     begun: AtomicU64,
     over: AtomicU64,
     /// Until this many calls have begun, a previous owner may be in a call that is not visible yet.
-    believed_from: AtomicU64,
+    visible_from: AtomicU64,
     /// The thread of the last call, and the number of its calls in a row. Threads may overwrite each other's values. A thread that becomes
     /// the owner by such a race loses ownership with the next call of the other.
     last: AtomicUsize,
@@ -94,7 +94,7 @@ impl Calls {
         Self {
             begun: AtomicU64::new(0),
             over: AtomicU64::new(0),
-            believed_from: AtomicU64::new(0),
+            visible_from: AtomicU64::new(0),
             last: AtomicUsize::new(NO_THREAD),
             in_a_row: AtomicU32::new(0),
         }
@@ -110,7 +110,7 @@ impl Calls {
         }
         owner.inside.store(thread, Relaxed);
         // Checked again after setting the mark: this thread may have been preempted in between until another became the owner. The
-        // processor may still load shortly before other threads see the mark, which `BELIEVED_AFTER` covers.
+        // processor may still load shortly before other threads see the mark, which `VISIBLE_AFTER` covers.
         compiler_fence(SeqCst);
         if owner.thread.load(Relaxed) == thread { Visibility::Marked } else { self.enter_late(owner, thread) }
     }
@@ -137,8 +137,8 @@ impl Calls {
     fn count(&self, owner: &Owner, thread: usize) -> Visibility {
         let begun = self.begun.fetch_add(1, AcqRel).wrapping_add(1);
         if owner.thread.load(Relaxed) != SEVERAL {
-            self.believed_from.store(begun.wrapping_add(BELIEVED_AFTER), Relaxed);
-            // Release: a thread that reads `SEVERAL` also reads the new `believed_from`.
+            self.visible_from.store(begun.wrapping_add(VISIBLE_AFTER), Relaxed);
+            // Release: a thread that reads `SEVERAL` also reads the new `visible_from`.
             owner.thread.store(SEVERAL, Release);
         }
         let in_a_row = if self.last.load(Relaxed) == thread { self.in_a_row.load(Relaxed).saturating_add(1) } else { 0 };
@@ -160,7 +160,7 @@ impl Calls {
             // Another thread may have become the owner since this call was counted.
             Visibility::Counted => {
                 let is_unowned = inside == NO_THREAD && [SEVERAL, thread].contains(&owned_by);
-                under_way == 1 && is_unowned && begun >= self.believed_from.load(Acquire)
+                under_way == 1 && is_unowned && begun >= self.visible_from.load(Acquire)
             }
             Visibility::Marked | Visibility::Inner => under_way == 0 && [owned_by, inside] == [thread; 2],
         };
@@ -265,16 +265,16 @@ mod tests {
         let outer = calls.enter(&owner, FIRST);
         assert!(call(&calls, &owner, FIRST));
         assert!(calls.alone(&owner, FIRST, outer).is_some());
-        (0..=BELIEVED_AFTER).for_each(|_| assert!(!call(&calls, &owner, SECOND)));
+        (0..=VISIBLE_AFTER).for_each(|_| assert!(!call(&calls, &owner, SECOND)));
         calls.leave(&owner, outer);
         assert!(call(&calls, &owner, SECOND));
     }
 
     #[test]
-    fn a_call_after_an_owner_is_not_believed_to_be_alone_at_once() {
+    fn a_call_after_an_owner_is_not_taken_for_the_only_one_at_once() {
         let (calls, owner) = (Calls::new(), owned_by(FIRST));
-        for number in 1..=BELIEVED_AFTER + 1 {
-            assert_eq!(call(&calls, &owner, SECOND), number > BELIEVED_AFTER, "{number}");
+        for number in 1..=VISIBLE_AFTER + 1 {
+            assert_eq!(call(&calls, &owner, SECOND), number > VISIBLE_AFTER, "{number}");
         }
         let [second, first] = [SECOND, FIRST].map(|thread| calls.enter(&owner, thread));
         assert_eq!(calls.alone(&owner, SECOND, second), None, "two are under way");

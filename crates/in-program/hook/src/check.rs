@@ -7,7 +7,7 @@
 use ttmon_ledger::writer::SelfCheck;
 
 use crate::calls::Call;
-use crate::coverage::{Feature, hit, step_aside};
+use crate::coverage::{Feature, hit, turn_off};
 use crate::geometry::{AllocatorQuery, BANKED};
 use crate::library::Library;
 use crate::symbols::Symbol;
@@ -89,7 +89,7 @@ pub(crate) fn compare(call: &Call, library: &'static Library, pointer: usize) {
         match query.statistics(number) {
             Some(theirs) => is_same &= theirs.allocated.wrapping_mul(u64::from(banks)) == ours,
             None => {
-                tables::with(|session, _| step_aside(session, Feature::SelfCheck, "the allocator's statistics threw"));
+                tables::with(|session, _| turn_off(session, Feature::SelfCheck, "the allocator's statistics threw"));
                 return;
             }
         }

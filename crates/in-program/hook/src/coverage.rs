@@ -94,7 +94,7 @@ fn unsupported_reason(feature: Feature, library: &Library) -> Option<&'static st
 
 /// Turns off a feature that does not work as expected.
 #[cold]
-pub(crate) fn step_aside(session: &mut Session<'_>, feature: Feature, reason: &str) {
+pub(crate) fn turn_off(session: &mut Session<'_>, feature: Feature, reason: &str) {
     set(session, feature, Coverage::SteppedAside, reason);
 }
 

@@ -7,16 +7,16 @@ pub(crate) use ttmon_client::hooked::is_off;
 
 /// Runs our part of a call. Catches panics and restores the program's errno. `work` must not throw a C++ exception.
 #[inline(always)]
-pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     let before = errno();
     let result = catch_unwind(AssertUnwindSafe(work)).ok();
     set_errno(before);
     result
 }
 
-/// Like [`quietly`], for work that makes no call that changes errno.
+/// Like [`guarded`], for work that does not change errno.
 #[inline(always)]
-pub(crate) fn swiftly<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn catching_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 

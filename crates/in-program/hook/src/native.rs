@@ -10,7 +10,7 @@ use crate::object::{self, Object};
 use crate::operation::Addresses;
 
 /// Returns the ledger's number of a stack of return addresses.
-pub(crate) fn number(addresses: &Addresses) -> u32 {
+pub(crate) fn stack_number(addresses: &Addresses) -> u32 {
     let hash = hash(addresses);
     hooked::writer().stack(hash).unwrap_or_else(|| add(hash, addresses))
 }
@@ -23,7 +23,7 @@ fn hash(addresses: &Addresses) -> u64 {
 
 #[cold]
 fn add(hash: u64, addresses: &Addresses) -> u32 {
-    let own = Object::of(number as *const () as usize).map(|code| code.base);
+    let own = Object::of(stack_number as *const () as usize).map(|code| code.base);
     let mut frames = [Frame::default(); FRAMES_MAX];
     let mut count = 0;
     let mut last: Option<(Object, u32)> = None;

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::allocator::describe;
 use crate::coverage::{Feature, hit};
-use crate::errno::{is_off, quietly};
+use crate::errno::{guarded, is_off};
 use crate::exceptions::catching;
 use crate::library::{self, Library, with_caller};
 use crate::symbols::Symbol;
@@ -34,7 +34,7 @@ unsafe extern "C-unwind" fn initialize_impl(
 ) -> bool {
     type Real = unsafe extern "C-unwind" fn(usize, usize, u8, u64, u64, u64, Span, bool) -> bool;
     if !is_off() {
-        quietly(|| {
+        guarded(|| {
             library::forget_unloaded();
             thread::update_hybrid();
         });
@@ -46,7 +46,7 @@ unsafe extern "C-unwind" fn initialize_impl(
         let is_open = real(this, mesh, queues, l1_small, trace, worker_l1, banks, is_minimal);
         if is_open && !is_off() {
             hit(Feature::DeviceOpen);
-            quietly(|| opened(library, mesh, Some(this)));
+            guarded(|| opened(library, mesh, Some(this)));
         }
         is_open
     }
@@ -103,7 +103,7 @@ unsafe extern "C-unwind" fn stats_provider_from(this: usize, unique_id: u64, met
     }
     if !is_off() {
         hit(Feature::UniqueIds);
-        quietly(|| identity::opened(metal_id, unique_id));
+        guarded(|| identity::opened(metal_id, unique_id));
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn unwound() -> Option<Addresses> {
 
 /// Returns the number of a name in the ledger's tag table; 0 for none.
 #[inline]
-pub(crate) fn number(session: &mut Session<'_>, name: Option<&Name>) -> u32 {
+pub(crate) fn name_number(session: &mut Session<'_>, name: Option<&Name>) -> u32 {
     let Some(name) = name else { return 0 };
     hit(Feature::Operations);
     session.tag(name.as_str())

@@ -13,9 +13,9 @@ use ttmon_ledger::layout::{Refused, kind};
 use ttmon_ledger::writer::{Circular, Session};
 
 use crate::buffer::low;
-use crate::coverage::{Feature, hit, step_aside};
+use crate::coverage::{Feature, hit, turn_off};
 use crate::device::Device;
-use crate::errno::{is_off, quietly};
+use crate::errno::{guarded, is_off};
 use crate::exceptions::{PassingCall, watching};
 use crate::geometry::AllocatorQuery;
 use crate::library::{Library, with_caller};
@@ -86,12 +86,12 @@ unsafe fn laid_out(symbol: Symbol, this: usize, device: usize) {
         if is_off() {
             return real(this, device);
         }
-        let program = number(library, this);
+        let program = program_number(library, this);
         let layout = Layout { program, mesh: device, library, pending: Cell::new(None) };
         let leave = Leave(LAYOUT.replace(&raw const layout));
         real(this, device);
         drop(leave);
-        quietly(|| layout.flush());
+        guarded(|| layout.flush());
     }
 }
 
@@ -105,7 +105,7 @@ unsafe extern "C-unwind" fn track_allocate_cb(this: usize, cores: usize, address
         let real: Real = std::mem::transmute(library.real(Symbol::TrackCircular));
         if !is_off() {
             hit(Feature::Circulars);
-            quietly(|| {
+            guarded(|| {
                 // SAFETY: if it is not null, `allocate_circular_buffers` is below us on this thread's stack.
                 if let Some(layout) = LAYOUT.get().as_ref() {
                     let chips = Device::describe(library, device);
@@ -131,7 +131,7 @@ unsafe extern "C-unwind" fn mark_address_from(this: usize, address: u64, size: u
         real(this, address, size, base);
         if !is_off() {
             hit(Feature::Dataflow);
-            quietly(|| {
+            guarded(|| {
                 // SAFETY: if it is not null, `allocate_dataflow_buffers` is below us on this thread's stack.
                 if let Some(layout) = LAYOUT.get().as_ref() {
                     layout.marked(this, address, size);
@@ -164,7 +164,7 @@ impl Layout {
         let count = unsafe { core_ranges(self.library, reported.cores, &mut ranges) };
         self.with_mesh(|session, known| {
             let (Some(count), Ok(address), Ok(size)) = (count, u32::try_from(reported.address), u32::try_from(reported.size)) else {
-                step_aside(session, Feature::Circulars, "a CoreRangeSet that is not laid out as known");
+                turn_off(session, Feature::Circulars, "a CoreRangeSet that is not laid out as known");
                 return;
             };
             let all = u64::MAX.checked_shr(64 - u32::try_from(known.description.chips.chips().len()).unwrap_or(64)).unwrap_or(0);
@@ -203,7 +203,7 @@ impl Layout {
         });
         self.with_mesh(|session, known| {
             let (Some(cores), Ok(address), Ok(size)) = (cores, u32::try_from(address), u32::try_from(size)) else {
-                step_aside(session, Feature::Dataflow, "a CircularBufferAllocator that is not laid out as known");
+                turn_off(session, Feature::Dataflow, "a CircularBufferAllocator that is not laid out as known");
                 return;
             };
             let allocator = known.id;
@@ -254,7 +254,7 @@ fn range([x0, y0, x1, y1]: [usize; 4]) -> Option<[u8; 4]> {
 }
 
 /// Returns the program's own id, or else a number from its address.
-unsafe fn number(library: &Library, program: usize) -> u32 {
+unsafe fn program_number(library: &Library, program: usize) -> u32 {
     if !library.has_symbol(Symbol::ProgramId) {
         return low(program as u64 >> 4);
     }
@@ -275,8 +275,8 @@ macro_rules! program_ends {
             unsafe {
                 let real: unsafe extern "C-unwind" fn(usize) = std::mem::transmute(library.real(Symbol::$symbol));
                 if !is_off() {
-                    let program = number(library, this);
-                    quietly(|| ended(program));
+                    let program = program_number(library, this);
+                    guarded(|| ended(program));
                 }
                 real(this);
             }
@@ -316,7 +316,7 @@ unsafe extern "C-unwind" fn track_program(this: usize, program: usize, device: u
         let real: unsafe extern "C-unwind" fn(usize, usize, usize) = std::mem::transmute(library.real(Symbol::TrackProgram));
         if !is_off() {
             let begun = cost::begin();
-            quietly(|| launched(device));
+            guarded(|| launched(device));
             cost::end(begun, 1);
         }
         real(this, program, device);
@@ -364,14 +364,14 @@ unsafe fn validated(symbol: Symbol, this: usize, device: usize) {
 /// Records a clash: circular buffers and an L1 buffer overlap.
 fn clashed(passing: &PassingCall, message: &[u8]) {
     hit(Feature::Clashes);
-    quietly(|| {
+    guarded(|| {
         let known = tables::with(|_, tables| tables.of_device(passing.argument).copied()).flatten();
         let Some(known) = known else { return };
         // SAFETY: the device and its allocator are open; this thread does not hold the allocator's lock.
         let statistics =
             unsafe { AllocatorQuery::new(known.description.library, known.description.pointer) }.statistics(1).unwrap_or_default();
-        let origin = stack::origin();
-        let clash = RefusedRequest { what: Refused::Clash, kind: kind::L1, size: 0, per_bank: 0, statistics, origin, message };
+        let requester = stack::requester();
+        let clash = RefusedRequest { what: Refused::Clash, kind: kind::L1, size: 0, per_bank: 0, statistics, requester, message };
         tables::with(|session, _| clash.record(session, &known));
     });
 }

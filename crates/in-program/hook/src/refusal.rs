@@ -6,7 +6,7 @@ use ttmon_ledger::writer::{Failure, Session};
 
 use crate::geometry::Statistics;
 use crate::operation;
-use crate::stack::Origin;
+use crate::stack::Requester;
 use crate::tables::Allocator;
 
 pub(crate) struct RefusedRequest<'a> {
@@ -17,7 +17,7 @@ pub(crate) struct RefusedRequest<'a> {
     pub(crate) per_bank: u64,
     /// The allocator's own statistics of the kind.
     pub(crate) statistics: Statistics,
-    pub(crate) origin: Origin,
+    pub(crate) requester: Requester,
     /// The text of the exception.
     pub(crate) message: &'a [u8],
 }
@@ -25,7 +25,7 @@ pub(crate) struct RefusedRequest<'a> {
 impl RefusedRequest<'_> {
     pub(crate) fn record(&self, session: &mut Session<'_>, known: &Allocator) {
         let mut words = [0; failure::MESSAGE_BYTES];
-        let operation = operation::number(session, self.origin.name.as_ref());
+        let operation = operation::name_number(session, self.requester.name.as_ref());
         session.failed(&Failure {
             what: self.what,
             allocator: known.id,
@@ -37,7 +37,7 @@ impl RefusedRequest<'_> {
             largest_free_per_bank: self.statistics.largest_free,
             tag: hooked::tag(session),
             operation,
-            stack: self.origin.stack,
+            stack: self.requester.stack,
             message: words_of(self.message, &mut words),
         });
     }

@@ -14,8 +14,8 @@ use ttmon_ledger::layout::stack::NO_PYTHON;
 use ttmon_ledger::writer::Frame;
 use ttmon_pystack::{FRAMES_MAX, Python, Unknown, Walk};
 
-use crate::coverage::{Feature, found, hit, step_aside};
-use crate::errno::quietly;
+use crate::coverage::{self, Feature, found, hit};
+use crate::errno::guarded;
 use crate::fast_path::{self, HOT};
 use crate::native;
 use crate::operation::{self, Addresses, Name};
@@ -71,16 +71,16 @@ pub(crate) fn unsupported_reason() -> Option<&'static str> {
 }
 
 /// The operation and stack that allocate a buffer.
-pub(crate) struct Origin {
+pub(crate) struct Requester {
     pub(crate) name: Option<Name>,
     pub(crate) stack: u32,
 }
 
-/// Returns the origin of the current allocation.
+/// Returns the requester of the current allocation.
 #[inline]
-pub(crate) fn origin() -> Origin {
+pub(crate) fn requester() -> Requester {
     let unwound = operation::unwound();
-    Origin { name: unwound.as_ref().and_then(Addresses::operation), stack: current(unwound.as_ref()) }
+    Requester { name: unwound.as_ref().and_then(Addresses::operation), stack: current(unwound.as_ref()) }
 }
 
 /// Returns the stack of the current allocation: the Python frames, or the return addresses if they were unwound. 0 if stacks are not
@@ -91,7 +91,7 @@ fn current(unwound: Option<&Addresses>) -> u32 {
         return 0;
     }
     match (python_stack(), unwound) {
-        (NO_PYTHON, Some(addresses)) => quietly(|| native::number(addresses)).unwrap_or(NO_PYTHON),
+        (NO_PYTHON, Some(addresses)) => guarded(|| native::stack_number(addresses)).unwrap_or(NO_PYTHON),
         (number, _) => number,
     }
 }
@@ -100,9 +100,9 @@ fn current(unwound: Option<&Addresses>) -> u32 {
 fn python_stack() -> u32 {
     // Acquire: the interpreter was written before.
     match STATE.load(Acquire) {
-        KNOWN => number(),
+        KNOWN => stack_number(),
         UNSUPPORTED => 0,
-        state => quietly(|| start(state)).unwrap_or(0),
+        state => guarded(|| start(state)).unwrap_or(0),
     }
 }
 
@@ -114,13 +114,13 @@ fn python() -> &'static Python {
 }
 
 #[inline]
-fn number() -> u32 {
+fn stack_number() -> u32 {
     let mut walk = Walk::default();
     // SAFETY: the layout was probed, and this thread is in a call of the program into TT-Metal.
     if !unsafe { python().walk(&mut walk) } {
         return NO_PYTHON;
     }
-    hooked::writer().stack(walk.hash).unwrap_or_else(|| quietly(|| add(&walk)).unwrap_or(0))
+    hooked::writer().stack(walk.hash).unwrap_or_else(|| guarded(|| add(&walk)).unwrap_or(0))
 }
 
 /// Adds a new stack. Its frames are read without the ledger's lock.
@@ -168,7 +168,7 @@ fn find() -> u32 {
             }
             NO_PYTHON
         }
-        Some(Err(unknown)) => leave(unknown),
+        Some(Err(unknown)) => turn_off(unknown),
         Some(Ok(found)) => {
             if STATE.compare_exchange(NEW, WRITING, AcqRel, Acquire).is_err() {
                 return 0;
@@ -188,11 +188,11 @@ fn probe() -> u32 {
             // Another thread may have turned off the interpreter meanwhile; that state stays.
             let _ = STATE.compare_exchange(FOUND, KNOWN, AcqRel, Acquire);
             hooked::with(|session| found(session, Feature::Stacks));
-            if STATE.load(Acquire) == KNOWN { number() } else { 0 }
+            if STATE.load(Acquire) == KNOWN { stack_number() } else { 0 }
         }
         Some(Err(unknown)) => {
             if FAILED.fetch_add(1, Relaxed) + 1 >= FAILED_MAX || unknown == Unknown::NoCopies {
-                return leave(unknown);
+                return turn_off(unknown);
             }
             0
         }
@@ -200,7 +200,7 @@ fn probe() -> u32 {
 }
 
 /// Turns off stacks permanently.
-fn leave(unknown: Unknown) -> u32 {
+fn turn_off(unknown: Unknown) -> u32 {
     let reason = match unknown {
         Unknown::Version(..) => 1,
         Unknown::FreeThreaded => 2,
@@ -216,7 +216,7 @@ fn leave(unknown: Unknown) -> u32 {
 
 fn report_unsupported(reason: u8) {
     let reason = REASONS.get(usize::from(reason)).copied().unwrap_or_default();
-    hooked::with(|session| step_aside(session, Feature::Stacks, reason));
+    hooked::with(|session| coverage::turn_off(session, Feature::Stacks, reason));
 }
 
 /// A stack has as many frames as a walk.

@@ -245,13 +245,13 @@ impl Allocator {
 
     /// Adds a buffer to the ledger.
     #[inline]
-    pub(crate) fn insert(&self, session: &mut Session<'_>, facts: &BufferFacts, address: u64, flags: u16, origin: (u32, u32)) {
+    pub(crate) fn insert(&self, session: &mut Session<'_>, facts: &BufferFacts, address: u64, flags: u16, requester: (u32, u32)) {
         let key = Key { allocator: self.id, kind: facts.kind, address };
         // The ledger counts buffers that could not be recorded.
-        let _ = session.insert(key, &self.buffer(session, facts, flags, origin));
+        let _ = session.insert(key, &self.buffer(session, facts, flags, requester));
     }
 
-    /// The origin is the operation and the stack.
+    /// The requester is the operation and the stack, as numbers of the ledger.
     pub(crate) fn buffer(&self, session: &Session<'_>, facts: &BufferFacts, flags: u16, (operation, stack): (u32, u32)) -> Buffer {
         Buffer {
             size: facts.size,

@@ -4,7 +4,7 @@
 use ttmon_ledger::writer::TraceStep;
 
 use crate::coverage::{Feature, hit};
-use crate::errno::{is_off, quietly};
+use crate::errno::{guarded, is_off};
 use crate::library::{Library, with_caller};
 use crate::symbols::Symbol;
 use crate::tables;
@@ -81,7 +81,7 @@ unsafe fn note(this: usize, step: TraceStep, id: *const u32) {
     // SAFETY: the caller guarantees this.
     let id = u64::from(unsafe { id.read() });
     hit(Feature::Traces);
-    quietly(|| {
+    guarded(|| {
         tables::with(|session, tables| {
             if let Some(allocator) = tables.of_mesh(this).map(|known| known.id) {
                 session.trace(allocator, step, id);

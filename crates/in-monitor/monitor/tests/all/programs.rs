@@ -25,8 +25,8 @@ fn c_and_cpp_see_what_ttmon_sees() {
     let expected = lines(&snapshot(made.path(), LedgerScope::Holders), &made.pids());
     assert!(expected.contains("source=ledger") && expected.contains("source=shm") && expected.contains("remote_chip"), "{expected}");
     for source in ["figures.c", "figures.cpp"] {
-        let said = succeeds(Command::new(program(&folder, source)).arg(made.path()).args(made.pids().iter().map(u32::to_string)));
-        assert_eq!(said, expected, "{source}");
+        let output = succeeds(Command::new(program(&folder, source)).arg(made.path()).args(made.pids().iter().map(u32::to_string)));
+        assert_eq!(output, expected, "{source}");
     }
 }
 
@@ -85,8 +85,8 @@ fn the_library_has_a_name_and_is_not_unloaded() {
     if !has("readelf") {
         return;
     }
-    let said = succeeds(Command::new("readelf").env("LC_ALL", "C").arg("--dynamic").arg(libraries().join("libttmon_monitor.so")));
-    assert!(said.contains("Library soname: [libttmon_monitor.so]") && said.contains("NODELETE"), "{said}");
+    let output = succeeds(Command::new("readelf").env("LC_ALL", "C").arg("--dynamic").arg(libraries().join("libttmon_monitor.so")));
+    assert!(output.contains("Library soname: [libttmon_monitor.so]") && output.contains("NODELETE"), "{output}");
 }
 
 #[test]

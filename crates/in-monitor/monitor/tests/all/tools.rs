@@ -46,9 +46,9 @@ pub(crate) fn program(folder: &TempDir, name: &str) -> PathBuf {
 pub(crate) fn succeeds(command: &mut Command) -> String {
     // Cargo's own LD_LIBRARY_PATH may contain a directory with an older library.
     let Output { status, stdout, stderr } = command.env_remove("LD_LIBRARY_PATH").output().unwrap();
-    let said = String::from_utf8_lossy(&stderr);
-    assert!(status.success(), "{command:?}: {status}\n{said}");
-    assert_eq!(said, "", "a guest is silent");
+    let error_output = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{command:?}: {status}\n{error_output}");
+    assert_eq!(error_output, "", "a library prints nothing");
     String::from_utf8(stdout).unwrap()
 }
 
@@ -65,6 +65,6 @@ pub(crate) fn python_prints(tree: &Path, pids: &[u32], expected: &str) {
     python.args(["-B", "-m", "unittest", "discover", "-p", "test_monitor.py", "-s"]).arg(tests);
     python.env("TTMON_LIB", libraries()).env("TTMON_TEST_TREE", tree).env("TTMON_TEST_EXPECTED", file);
     let output = python.env("TTMON_TEST_PIDS", pids.join(" ")).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !said.contains("skipped"), "{said}");
+    let error_output = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !error_output.contains("skipped"), "{error_output}");
 }

@@ -97,9 +97,9 @@ fn tracked(program: &Path) -> Command {
 #[track_caller]
 fn succeeds(command: &mut Command) -> Output {
     let output = command.output().expect("the program starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
-    assert_eq!(said, "", "a guest is silent");
+    let error_output = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{error_output}", output.status);
+    assert_eq!(error_output, "", "a library prints nothing");
     output
 }
 

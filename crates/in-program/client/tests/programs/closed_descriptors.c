@@ -1,15 +1,15 @@
-/* A daemon's manners: closes every descriptor, before the first report and again after it. The ledger takes none of 0, 1
- * and 2, and needs no descriptor later. Nothing can be printed, so the exit code is the line that was not so. */
+/* Closes every descriptor, as a daemon does, before the first report and again after it. The ledger takes none of 0, 1
+ * and 2, and needs no descriptor later. Nothing can be printed, so the exit code is the line that failed. */
 #include <sys/resource.h>
 
 #include "check.h"
 #include "ttmon.h"
 
-#define QUIETLY(condition)  \
-    do {                    \
-        if (!(condition)) { \
-            _exit(__LINE__); \
-        }                   \
+#define EXIT_UNLESS(condition) \
+    do {                       \
+        if (!(condition)) {    \
+            _exit(__LINE__);   \
+        }                      \
     } while (0)
 
 static void close_all(void) {
@@ -22,14 +22,14 @@ static void close_all(void) {
 int main(void) {
     int descriptor;
     close_all();
-    QUIETLY(ttmon_report_allocation(0, 100, TTMON_DRAM, 0x1000) == TTMON_RECORDED);
+    EXIT_UNLESS(ttmon_report_allocation(0, 100, TTMON_DRAM, 0x1000) == TTMON_RECORDED);
     for (descriptor = 0; descriptor < 3; descriptor++) {
-        QUIETLY(lseek(descriptor, 0, SEEK_CUR) == -1);
+        EXIT_UNLESS(lseek(descriptor, 0, SEEK_CUR) == -1);
     }
     close_all();
-    QUIETLY(ttmon_report_allocation(0, 20, TTMON_DRAM, 0x2000) == TTMON_RECORDED);
-    QUIETLY(ttmon_report_deallocation(0, 0x1000) == TTMON_RECORDED);
-    QUIETLY(word(LIVE_ENTRIES) == 1);
-    QUIETLY(word(LIVE_BYTES) == 20);
+    EXIT_UNLESS(ttmon_report_allocation(0, 20, TTMON_DRAM, 0x2000) == TTMON_RECORDED);
+    EXIT_UNLESS(ttmon_report_deallocation(0, 0x1000) == TTMON_RECORDED);
+    EXIT_UNLESS(word(LIVE_ENTRIES) == 1);
+    EXIT_UNLESS(word(LIVE_BYTES) == 20);
     return 0;
 }
