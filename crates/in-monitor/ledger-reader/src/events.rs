@@ -95,7 +95,7 @@ pub(super) fn read(region: &Region, after: u64) -> Result<NewEvents, ReadError> 
     replay::records(region, first, last, |record| records.extend(record))?;
     // Read after the records, because the writer may have advanced up to this position while they were read.
     let counters = Counters::read(&region.source, tables)?;
-    let oldest = (counters.seq / 2 + 2).saturating_sub(ring).max(counters.rows_believable_from);
+    let oldest = (counters.seq / 2 + 2).saturating_sub(ring).max(counters.first_valid_event);
     let tags = tags::read(region, counters.tags_used)?;
     let converter = region.converter();
     let events: Vec<Event> = records

@@ -36,7 +36,7 @@ pub(super) fn allocator(slot: u16, record: &[u8], converter: &Converter) -> Opti
     let state = u64_at(record, allocator::STATE);
     let is_open = match state.to_le_bytes()[0] {
         allocator::OPEN => true,
-        allocator::SHUT => false,
+        allocator::CLOSED => false,
         _ => return None,
     };
     let mesh = (u16_at(record, allocator::MESH_ROWS), u16_at(record, allocator::MESH_COLUMNS));
@@ -44,8 +44,8 @@ pub(super) fn allocator(slot: u16, record: &[u8], converter: &Converter) -> Opti
     Some(LedgerAllocator {
         slot,
         generation: u32::try_from(state >> 8).unwrap_or(u32::MAX),
-        opened: converter.unix(u64_at(record, allocator::OPENED)),
-        closed: (!is_open).then(|| converter.unix(u64_at(record, allocator::CLOSED))),
+        opened: converter.unix(u64_at(record, allocator::OPENED_AT)),
+        closed: (!is_open).then(|| converter.unix(u64_at(record, allocator::CLOSED_AT))),
         mesh: Some(mesh).filter(|&(rows, columns)| rows != 0 && columns != 0),
         given_id: u32_at(record, allocator::GIVEN_ID),
         origin: origin_writer(u32_at(record, allocator::ORIGIN)),

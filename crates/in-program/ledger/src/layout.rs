@@ -143,7 +143,7 @@ pub mod header {
     pub const LAST_TIME: u64 = 0x238;
     pub const LOST: u64 = 0x240;
     pub const REPAIRS: u64 = 0x280;
-    pub const ROWS_BELIEVABLE_FROM: u64 = 0x288;
+    pub const FIRST_VALID_EVENT: u64 = 0x288;
     pub const CIRCULARS_USED: u64 = 0x290;
     pub const LEFT_USED: u64 = 0x298;
     /// Five tables of 16 bytes: circulars, launches, coverage, failures, left.
@@ -188,8 +188,8 @@ pub const COST_ONE_IN: u32 = 251;
 pub mod allocator {
     #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
     pub const STATE: u64 = 0x00;
-    pub const OPENED: u64 = 0x08;
-    pub const CLOSED: u64 = 0x10;
+    pub const OPENED_AT: u64 = 0x08;
+    pub const CLOSED_AT: u64 = 0x10;
     pub const MESH_ROWS: u64 = 0x18;
     pub const MESH_COLUMNS: u64 = 0x1A;
     pub const CHIPS: u64 = 0x1C;
@@ -213,7 +213,7 @@ pub mod allocator {
     pub const FREE: u8 = 0;
     pub const WRITING: u8 = 1;
     pub const OPEN: u8 = 2;
-    pub const SHUT: u8 = 3;
+    pub const CLOSED: u8 = 3;
 
     /// The offset of the geometry of a kind.
     pub const fn geometry(kind: usize) -> u64 {
@@ -298,9 +298,7 @@ pub mod entry {
     pub const REFS: u64 = 0x34;
     pub const THREAD: u64 = 0x38;
     pub const STACK: u64 = 0x3C;
-    /// The stack, in a peak copy. It replaces the references.
-    pub const PEAK_COPY_STACK: u64 = 0x34;
-    /// The event of the peak, in a peak copy. It replaces thread and stack.
+    /// The event of the peak, in a peak copy. It replaces thread and stack; the stack replaces the references.
     pub const PEAK_EVENT: u64 = 0x38;
 
     pub const FREE: u8 = 0;
@@ -361,10 +359,10 @@ pub mod shared {
     pub const INNER_PEAKS: u64 = 0x08;
     pub const PEAKS: u64 = 0x40;
     pub const PEAK_BYTES: u64 = 32;
-    /// Offsets in the peaks of a kind, after the used bytes.
-    pub const TIME: u64 = 8;
+    /// Offset in the peaks of a kind: the peak of allocated bytes follows that of used bytes.
     pub const ALLOCATED: u64 = 16;
-    pub const ALLOCATED_TIME: u64 = 24;
+    /// Offset of the time, after each of the two.
+    pub const TIME: u64 = 8;
 
     pub const fn inner_peak(kind: usize) -> u64 {
         INNER_PEAKS + kind as u64 * 8

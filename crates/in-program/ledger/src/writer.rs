@@ -16,6 +16,7 @@ mod failures;
 mod hosted;
 mod identity;
 mod index;
+mod insert;
 mod live_at_close;
 mod lock;
 mod lookup;
@@ -30,7 +31,6 @@ mod slots;
 mod stacks;
 mod start;
 mod state;
-mod store;
 mod sweep;
 mod tags;
 
@@ -46,9 +46,9 @@ pub use clock::ClockChoice;
 pub use environment::{Environment, VisibleDevicesVariable};
 pub use failures::Failure;
 pub use hosted::{Hosted, Owner};
+pub use insert::{Repeated, Stored};
 pub use marks::{RowFigures, TraceStep};
 pub use stacks::Frame;
-pub use store::{Repeated, Stored};
 
 use crate::layout::{self, KINDS, Lost, Op, WriterKind, entry, header, status};
 use crate::tsc;

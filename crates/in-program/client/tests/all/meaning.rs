@@ -50,7 +50,8 @@ impl Ledger {
             let start = ALLOCATORS.offset + slot * u64::from(ALLOCATORS.stride);
             u32::from_le_bytes(self.bytes(start + allocator::GIVEN_ID)) == device
         });
-        let newest = of_device.max_by_key(|slot| self.word(ALLOCATORS.offset + slot * u64::from(ALLOCATORS.stride) + allocator::OPENED))?;
+        let newest =
+            of_device.max_by_key(|slot| self.word(ALLOCATORS.offset + slot * u64::from(ALLOCATORS.stride) + allocator::OPENED_AT))?;
         let [state] = self.bytes(ALLOCATORS.offset + newest * u64::from(ALLOCATORS.stride) + allocator::STATE);
         Some((newest, state))
     }

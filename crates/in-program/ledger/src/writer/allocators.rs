@@ -26,9 +26,9 @@ const SHARES: u64 = 1 << ROWS_EACH;
 const BANKS: usize = 2;
 const NAME: usize = BANKS + ROWS_EACH;
 /// The event that closed the allocator.
-const SHUT_AT: usize = NAME + 1;
+const CLOSED_AT: usize = NAME + 1;
 /// The last generation of the slot.
-const GENERATION: usize = SHUT_AT + 1;
+const GENERATION: usize = CLOSED_AT + 1;
 /// The number of live buffers of each row, during a repair.
 const COUNTED: usize = GENERATION + 1;
 /// Not a valid name: no origin is this large.
@@ -132,7 +132,7 @@ impl WriterState {
         if slot < used {
             self.empty_rows(event, slot);
             // Older events in the ring refer to these rows, but belong to another allocator.
-            self.region.header(header::ROWS_BELIEVABLE_FROM).store(event.n, Relaxed);
+            self.region.header(header::FIRST_VALID_EVENT).store(event.n, Relaxed);
         } else {
             self.region.header(header::ALLOCATORS_USED).store(used as u64 + 1, Release);
         }
@@ -191,8 +191,8 @@ impl WriterState {
                 row.publish(row::STATE, id.state(row::IN_USE));
             }
         }
-        self.region.allocator(slot, allocator::OPENED).store(event.time, Relaxed);
-        self.region.allocator(slot, allocator::CLOSED).store(0, Relaxed);
+        self.region.allocator(slot, allocator::OPENED_AT).store(event.time, Relaxed);
+        self.region.allocator(slot, allocator::CLOSED_AT).store(0, Relaxed);
         self.begin_checks(slot);
         self.region.allocator(slot, allocator::STATE).store(id.state(allocator::OPEN), Release);
         self.set_figure(slot, IN_USE, 0);
@@ -210,11 +210,11 @@ impl WriterState {
         self.free_rows(time, id);
         let event = self.begin(time);
         let slot = id.slot();
-        self.region.allocator(slot, allocator::CLOSED).store(time, Relaxed);
-        self.region.allocator(slot, allocator::STATE).store(id.state(allocator::SHUT), Release);
+        self.region.allocator(slot, allocator::CLOSED_AT).store(time, Relaxed);
+        self.region.allocator(slot, allocator::STATE).store(id.state(allocator::CLOSED), Release);
         self.set_figure(slot, OPEN, 0);
         self.end_sharing(slot);
-        self.set_figure(slot, SHUT_AT, event.n);
+        self.set_figure(slot, CLOSED_AT, event.n);
         self.end(event, Op::Close, &EventBody { row: slot * ROWS_EACH, ..EventBody::default() });
     }
 
@@ -250,14 +250,14 @@ impl WriterState {
 
     fn longest_closed(&self) -> Option<usize> {
         let closed = (0..COUNT).filter(|slot| self.figure(*slot, OPEN) == 0);
-        closed.min_by_key(|slot| self.figure(*slot, SHUT_AT))
+        closed.min_by_key(|slot| self.figure(*slot, CLOSED_AT))
     }
 
     fn describe(&self, event: Event, id: AllocatorId, spec: &AllocatorSpec<'_>) {
         let word = |field| self.region.allocator(id.slot(), field);
         word(allocator::STATE).store(id.state(allocator::WRITING), Relaxed);
-        word(allocator::OPENED).store(event.time, Relaxed);
-        word(allocator::CLOSED).store(0, Relaxed);
+        word(allocator::OPENED_AT).store(event.time, Relaxed);
+        word(allocator::CLOSED_AT).store(0, Relaxed);
         for field in [allocator::CHECK, allocator::CHECKS, allocator::DIFFERENCES, allocator::L1_LOWER_END] {
             word(field).store(0, Relaxed);
         }

@@ -73,7 +73,7 @@ impl WriterState {
         let shape = (number as u64 & 0xFFFF) | u64::from(kind) << 16 | u64::from(buffer.layout) << 24;
         record.set(entry::ROW, shape | u64::from(buffer.cores) << 32 | u64::from(buffer.flags) << 48);
         record.set(entry::TAG, pair(names(buffer.tag, buffer.operation), 1));
-        record.set(entry::THREAD, pair(self.lock.owner(), buffer.stack));
+        record.set(entry::THREAD, pair(self.lock.holder(), buffer.stack));
         record.publish(entry::STATE, event.n << 8 | u64::from(entry::LIVE));
 
         let row = self.region.row(number);

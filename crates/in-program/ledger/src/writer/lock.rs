@@ -14,18 +14,18 @@ use crate::layout::Lost;
 pub(super) enum LockState {
     /// The last event is complete.
     Clean,
-    /// The previous owner died while it held the lock.
+    /// The previous holder died while it held the lock.
     AfterDeath,
 }
 
 /// A mutex in private memory that does not move after [`Lock::start`].
 pub(super) struct Lock {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
-    /// A thread timed out, and no thread got the lock since. Until then the lock is only tried.
-    is_impatient: AtomicBool,
-    /// Whether the first word of the mutex is the thread id of its owner. It is in glibc, by its interface to the kernel, and
+    /// A thread timed out, and no thread got the lock since. Threads try the lock, but do not wait for it.
+    is_only_tried: AtomicBool,
+    /// Whether the first word of the mutex is the thread id of its holder. It is in glibc, by its interface to the kernel, and
     /// [`Lock::start`] checks this. `gettid` would cost ten times the event.
-    tells_owner: AtomicBool,
+    first_word_is_holder: AtomicBool,
     /// Number of acquisitions. A thread that times out while others get the lock is starved, not blocked.
     taken: AtomicU32,
 }
@@ -49,8 +49,8 @@ impl Lock {
     pub(super) const fn new() -> Self {
         Self {
             mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
-            is_impatient: AtomicBool::new(false),
-            tells_owner: AtomicBool::new(false),
+            is_only_tried: AtomicBool::new(false),
+            first_word_is_holder: AtomicBool::new(false),
             taken: AtomicU32::new(0),
         }
     }
@@ -72,7 +72,7 @@ impl Lock {
         if is_made && self.take().is_ok() {
             // SAFETY: gettid has no preconditions.
             let thread = unsafe { libc::syscall(libc::SYS_gettid) };
-            self.tells_owner.store(i64::from(self.first_word()) == thread, Relaxed);
+            self.first_word_is_holder.store(i64::from(self.first_word()) == thread, Relaxed);
             self.give();
         }
         is_made
@@ -96,15 +96,15 @@ impl Lock {
         match result {
             0 => {
                 self.taken.store(self.taken.load(Relaxed).wrapping_add(1), Relaxed);
-                if self.is_impatient.load(Relaxed) {
-                    self.is_impatient.store(false, Relaxed);
+                if self.is_only_tried.load(Relaxed) {
+                    self.is_only_tried.store(false, Relaxed);
                 }
                 Ok(LockState::Clean)
             }
             libc::EOWNERDEAD => {
                 // SAFETY: EOWNERDEAD means that this thread holds the mutex now.
                 unsafe { libc::pthread_mutex_consistent(self.mutex.get()) };
-                self.is_impatient.store(false, Relaxed);
+                self.is_only_tried.store(false, Relaxed);
                 Ok(LockState::AfterDeath)
             }
             libc::EDEADLK => Err(Lost::Reentry),
@@ -114,7 +114,7 @@ impl Lock {
 
     #[cold]
     fn wait(&self) -> libc::c_int {
-        if self.is_impatient.load(Relaxed) {
+        if self.is_only_tried.load(Relaxed) {
             return libc::EBUSY;
         }
         for _ in 0..WAITS_MAX {
@@ -125,7 +125,7 @@ impl Lock {
                 result => return result,
             }
         }
-        self.is_impatient.store(true, Relaxed);
+        self.is_only_tried.store(true, Relaxed);
         libc::ETIMEDOUT
     }
 
@@ -155,16 +155,16 @@ impl Lock {
     }
 
     /// The holder's thread id; 0 if the system does not provide it in the mutex.
-    pub(super) fn owner(&self) -> u32 {
-        if self.tells_owner.load(Relaxed) { self.first_word() } else { 0 }
+    pub(super) fn holder(&self) -> u32 {
+        if self.first_word_is_holder.load(Relaxed) { self.first_word() } else { 0 }
     }
 
     fn first_word(&self) -> u32 {
-        /// The owner bits of a robust futex word. The other bits mean that a thread waits, or that the owner died.
-        const OWNER: u32 = 0x3FFF_FFFF;
+        /// The holder's bits of a robust futex word. The other bits mean that a thread waits, or that the holder died.
+        const HOLDER: u32 = 0x3FFF_FFFF;
         // SAFETY: a mutex is longer than four bytes and aligned to them. Other threads change this word only with atomics.
         let word = unsafe { &*self.mutex.get().cast::<AtomicU32>() };
-        word.load(Relaxed) & OWNER
+        word.load(Relaxed) & HOLDER
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
                 lock.give();
             });
         });
-        assert!(!lock.is_impatient.load(Relaxed));
+        assert!(!lock.is_only_tried.load(Relaxed));
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
                 assert_eq!(lock.take(), Ok(LockState::Clean));
                 #[cfg(target_env = "gnu")]
                 // SAFETY: gettid has no preconditions.
-                assert_eq!(i64::from(lock.owner()), unsafe { libc::syscall(libc::SYS_gettid) });
+                assert_eq!(i64::from(lock.holder()), unsafe { libc::syscall(libc::SYS_gettid) });
             });
         });
         assert_eq!(lock.take(), Ok(LockState::AfterDeath));

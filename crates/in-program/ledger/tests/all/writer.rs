@@ -319,9 +319,9 @@ fn allocators_are_recycled() {
     assert_eq!((truth.live.len(), raw.word(0x210)), (0, 256));
     assert_eq!(truth.lost[Lost::NoAllocator as usize], 999);
     // Events in rows are valid from the last reuse of a slot on.
-    let believed = raw.word(0x288);
-    assert_eq!(raw.event(believed).map(|event| event.0), Some(9), "an OPEN");
-    assert!(truth.seq / 2 - believed <= 4);
+    let first_valid = raw.word(0x288);
+    assert_eq!(raw.event(first_valid).map(|event| event.0), Some(9), "an OPEN");
+    assert!(truth.seq / 2 - first_valid <= 4);
 }
 
 #[test]

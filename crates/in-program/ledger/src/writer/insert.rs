@@ -87,6 +87,8 @@ impl Session<'_> {
 
     /// Stores another buffer at a live key, because the free was missed. It gets a later slot, so that a reader that finds an entry
     /// again does not confuse the two.
+    ///
+    /// These are two events. After a kill between them, the ledger has neither buffer.
     #[cold]
     fn replace(&mut self, place: EntryRef, new: &NewEntry<'_>) -> Result<Stored, Lost> {
         let state = self.state;
