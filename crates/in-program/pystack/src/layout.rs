@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::line::Format;
+use crate::line_table::Format;
 use crate::memory;
 
 /// Offsets in bytes.

@@ -14,7 +14,7 @@
 #![cfg(target_os = "linux")]
 
 mod layout;
-mod line;
+mod line_table;
 mod memory;
 mod object;
 mod symbols;
@@ -22,7 +22,7 @@ mod text;
 mod walk;
 
 pub use layout::Unknown;
-pub use line::{Format, find as find_line};
+pub use line_table::{Format, find as find_line};
 pub use memory::read as read_memory;
 pub use text::Text;
 pub use walk::{FRAMES_MAX, Python, Raw, Resolved, Walk};

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use crate::layout::{Layout, OWNER_NOT_PYTHON, Unknown};
-use crate::line::{self, Format};
+use crate::line_table::{self, Format};
 use crate::memory;
 use crate::object;
 use crate::symbols::{self, Symbols};
@@ -188,7 +188,7 @@ impl Python {
             file: object::text(layout, symbols, field(layout.file)?)?,
             function: object::text(layout, symbols, field(layout.function)?)?,
             first_line,
-            line: line::find(layout.format, table, first_line, offset).unwrap_or(0),
+            line: line_table::find(layout.format, table, first_line, offset).unwrap_or(0),
         })
     }
 }
