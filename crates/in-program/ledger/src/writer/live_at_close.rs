@@ -24,6 +24,27 @@ impl WriterState {
         row.add(row::LEFT_ALL_COUNT, count);
     }
 
+    /// Raises the counts of a row to those of its dead entries, if the incomplete event is the row's free-all: it may have been interrupted
+    /// before it counted them. A reader of an incomplete event does the same.
+    pub(super) fn raise_left(&self, event: Event, number: usize) {
+        let row = self.region.row(number);
+        if row.get(row::EPOCH) != event.n {
+            return;
+        }
+        let used = |field| low(self.region.header(field).load(Relaxed));
+        let listed = (0..used(header::ENTRIES_USED).min(self.region.capacity)).map(|slot| self.region.entry(slot));
+        let stored = (0..used(header::LEFT_USED).min(LEFT.records)).map(|record| self.region.record(LEFT, record as usize));
+        let (mut count, mut bytes) = (0, 0);
+        for record in listed.chain(stored).filter(|record| row_of(*record) == number) {
+            if creation_of(record).is_some_and(|creation| creation > row.get(row::BEGUN)) {
+                count += 1;
+                bytes += record.get(entry::SIZE);
+            }
+        }
+        row.set(row::LEFT_ALL_COUNT, row.get(row::LEFT_ALL_COUNT).max(count));
+        row.set(row::LEFT_ALL_BYTES, row.get(row::LEFT_ALL_BYTES).max(bytes));
+    }
+
     /// Stores a listed entry that died with its row and is about to be cleared.
     pub(super) fn keep_left(&self, record: Record<'_>) {
         let used = self.region.header(header::LEFT_USED);

@@ -20,7 +20,7 @@ impl WriterState {
         self.region.header(header::SEQ).load(Relaxed) & 1 == 1
     }
 
-    /// Completes the event of a dead owner. Called by the new owner, or by `Drop` during a panic.
+    /// Completes the event of a thread that died. Called by the thread that gets the lock next, or by `Drop` during a panic.
     #[cold]
     pub(super) fn repair(&self, time: u64) {
         if self.is_half_done() {
@@ -30,7 +30,7 @@ impl WriterState {
 
     /// Counts everything again, and rebuilds the writer's private data: index and free slots.
     pub(super) fn rebuild(&self, time: u64) {
-        // Has the same number as the incomplete event, because `begin` rounds down.
+        // An incomplete event keeps its number, because `begin` rounds down. If there is none, this is a new event.
         let event = self.begin(time);
         let rows = self.rows_ever_used();
         for number in 0..rows {
@@ -55,6 +55,7 @@ impl WriterState {
         let (mut count, mut bytes) = (0, 0);
         for number in 0..rows {
             self.settle_row(event, number);
+            self.raise_left(event, number);
             let row = self.region.row(number);
             count += row.count();
             bytes += row.get(row::LIVE_BYTES);

@@ -8,11 +8,16 @@
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicI32, AtomicU64};
 use std::{ptr, thread};
 
-use ttmon_ledger::writer::{AllocatorId, Buffer, Circular, Config, Frame, Session, Writer};
+use rustix::fs::SeekFrom;
+use ttmon_ledger::layout::WriterKind;
+use ttmon_ledger::writer::{
+    AllocatorId, AllocatorSpec, Buffer, Chip, Circular, Config, Frame, Hosted, Owner, Session, VisibleDevicesVariable, Writer,
+};
 use ttmon_ledger_reader::Region;
 use ttmon_testing::until;
 
@@ -63,6 +68,7 @@ pub const CASES: &[Case] = &[
     Case { name: "killed_anywhere_every_buffer_is_as_meant", run: || kills(1 << 20) },
     Case { name: "killed_anywhere_with_a_full_table", run: || kills(1 << 10) },
     Case { name: "stopped_after_every_instruction", run: stopped_after_every_instruction },
+    Case { name: "taken_over_after_every_instruction", run: taken_over_after_every_instruction },
 ];
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -327,6 +333,110 @@ fn stopped_after_every_instruction() {
     assert_eq!(status, 0, "the short program ended well");
     println!("  {steps} instructions, {checks} states, {odd} in the middle of an event");
     assert!(odd > 300);
+}
+
+/// Stops a service after every instruction of a short program. After each change, another service takes over a copy of the ledger.
+fn taken_over_after_every_instruction() {
+    let config = Config { kind: WriterKind::Service, ..CONFIG };
+    let file = memory_file();
+    // SAFETY: this process has one thread; the child requests to be traced and stops.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let owner = Owner { pid: 1, start_ticks: 1, program: b"", seen: VisibleDevicesVariable::All, is_mock: false };
+        let mut hosted = Hosted::create(file, &config, &owner).expect("a ledger");
+        let id = hosted.open_allocator(&made::spec(0)).expect("room");
+        // SAFETY: as above.
+        unsafe {
+            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+            libc::raise(libc::SIGSTOP);
+            short_service(&mut hosted, id);
+            libc::_exit(0);
+        }
+    }
+    let mut status = wait(child);
+    let memory = mapped(&file);
+    let (mut adopted, mut odd, mut before) = (0_u64, 0_u64, Vec::new());
+    while libc::WIFSTOPPED(status) {
+        // SAFETY: the writer is stopped, so nothing changes while this borrow is alive.
+        let now = parts(unsafe { memory.as_ref() });
+        if !now.iter().copied().eq(before.iter().map(Vec::as_slice)) {
+            odd += check_adopted(&file, &config);
+            adopted += 1;
+            before = now.map(<[u8]>::to_vec).to_vec();
+        }
+        // SAFETY: our own stopped child.
+        unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0) };
+        status = wait(child);
+    }
+    assert_eq!(status, 0, "the short program ended well");
+    println!("  {adopted} ledgers taken over, {odd} in the middle of an event");
+    assert!(odd > 200);
+}
+
+/// Takes over a copy of the ledger and checks that it has the same buffers, and works. Returns 1 if an event was open.
+fn check_adopted(file: &File, config: &Config) -> u64 {
+    let (killed, copy) = (Raw::of_file(file).truth(), copy_of(file));
+    let mut hosted = Hosted::adopt(copy.try_clone().expect("a descriptor"), config).expect("its own ledger");
+    // `truth` compares totals and peaks with the entries, because no event is open.
+    let truth = Raw::of_file(&copy).truth();
+    assert_eq!((truth.seq % 2, truth.repairs), (0, killed.repairs + 1));
+    assert_eq!(truth.live, killed.live, "event {}", killed.seq / 2);
+    assert_eq!(hosted.live_entries(), truth.live.len() as u64);
+    let id = hosted.open_allocator(&made::spec(0)).expect("room");
+    // The first allocator's DRAM is row 0.
+    for (_, address) in truth.live.keys().filter(|(row, _)| *row == 0) {
+        assert!(hosted.session().remove(key(id, 0, *address)).is_some(), "{address} is found");
+    }
+    hosted.session().insert(key(id, 0, 64), &Buffer { size: 7, ..Buffer::default() }).expect("room");
+    assert_eq!(hosted.live_of(id, 0), (7, 1));
+    Raw::of_file(&copy).truth();
+    killed.seq % 2
+}
+
+/// Events of every kind that a service records.
+fn short_service(hosted: &mut Hosted, id: AllocatorId) {
+    let buffer = |size| Buffer { size, per_bank: 10, ..Buffer::default() };
+    let insert = |hosted: &mut Hosted, address, size| hosted.session().insert(key(id, 0, address), &buffer(size)).expect("room");
+    insert(hosted, 64, 1000);
+    insert(hosted, 128, 500);
+    // A member of the peak is freed, a slot is reused, and there is a new peak.
+    hosted.session().remove(key(id, 0, 64));
+    insert(hosted, 192, 5000);
+    // Another size at a live key, and references.
+    insert(hosted, 128, 700);
+    made::reference(&mut hosted.session(), key(id, 0, 128));
+    hosted.session().unreference(key(id, 0, 128));
+    // Members die with their row, are swept, and their keys are reused.
+    hosted.session().free_all(id);
+    insert(hosted, 128, 10);
+    insert(hosted, 64, 20_000);
+    // Another device, which is closed with buffers and opened again.
+    let spec = AllocatorSpec { chips: &[Chip { metal_id: 1, unique_id: 1, flags: 0 }], ..made::spec(1) };
+    let other = hosted.open_allocator(&spec).expect("room");
+    hosted.session().insert(key(other, 1, 64), &buffer(3)).expect("room");
+    hosted.session().insert(key(other, 0, 64), &buffer(15_000)).expect("room");
+    hosted.session().close_allocator(other);
+    hosted.open_allocator(&spec).expect("room");
+    hosted.session().close_allocator(id);
+}
+
+fn memory_file() -> File {
+    rustix::fs::memfd_create("ledger", rustix::fs::MemfdFlags::CLOEXEC).expect("a file").into()
+}
+
+/// Copies a file, without its holes.
+fn copy_of(file: &File) -> File {
+    let copy = memory_file();
+    let length = file.metadata().expect("its length").len();
+    copy.set_len(length).expect("memory");
+    let mut end = 0;
+    while let Ok(start) = rustix::fs::seek(file, SeekFrom::Data(end)) {
+        end = rustix::fs::seek(file, SeekFrom::Hole(start)).expect("the end of a file is a hole");
+        let mut bytes = vec![0; usize::try_from(end - start).expect("small")];
+        file.read_exact_at(&mut bytes, start).expect("readable");
+        copy.write_all_at(&bytes, start).expect("memory");
+    }
+    copy
 }
 
 /// Maps a ledger until the end of this process. A system call a part after every instruction would take most of the time.
