@@ -11,7 +11,7 @@ use super::entry::{Entry, Names};
 use super::lines::Lines;
 use super::numbers::kind_number;
 use super::tags::Tags;
-use super::totals::{self, Frame};
+use super::totals::{self, Figures};
 use super::{LedgerPart, MayRead, ReadError, Region, circulars, list};
 
 /// How much of a ledger is read.
@@ -30,12 +30,12 @@ pub enum LedgerDetail {
 }
 
 /// Returns the figures, counted from the entries if the writer is in the middle of an event and `may_count` accepts their number.
-pub(super) fn figures(region: &Region, may_count: impl FnOnce(u64) -> bool) -> Result<Option<Frame>, ReadError> {
+pub(super) fn figures(region: &Region, may_count: impl FnOnce(u64) -> bool) -> Result<Option<Figures>, ReadError> {
     let converter = region.converter();
-    let frame = totals::frame(region, converter)?;
-    if frame.is_exact {
-        Ok(Some(frame))
-    } else if may_count(frame.counters.entries_used.into()) {
+    let figures = totals::read(region, converter)?;
+    if figures.is_exact {
+        Ok(Some(figures))
+    } else if may_count(figures.counters.entries_used.into()) {
         list::recount(region, converter).map(Some)
     } else {
         Ok(None)
@@ -49,26 +49,26 @@ pub(super) fn read(
     lines: impl FnOnce() -> Lines,
     may_read: MayRead<'_>,
 ) -> Result<Option<Ledger>, ReadError> {
-    let Some(frame) = figures(region, |entries| may_read(LedgerPart::Buffers, entries))? else { return Ok(None) };
-    let allocators = &frame.ledger.allocators;
+    let Some(figures) = figures(region, |entries| may_read(LedgerPart::Buffers, entries))? else { return Ok(None) };
+    let allocators = &figures.ledger.allocators;
     let chips: usize = allocators.iter().map(|allocator| allocator.chips.len()).sum();
     if !may_read(LedgerPart::Allocators, allocators.len() as u64) || !may_read(LedgerPart::Chips, chips as u64) {
         return Ok(None);
     }
-    let detail = choose(&frame.ledger);
-    let counted = frame.ledger.live_entries();
+    let detail = choose(&figures.ledger);
+    let counted = figures.ledger.live_entries();
     if detail == LedgerDetail::Totals || !may_read(LedgerPart::Buffers, counted) {
-        return with_circulars(region, frame, may_read).map(Some);
+        return with_circulars(region, figures, may_read).map(Some);
     }
-    let (frame, entries, tags) = match list::live(region, listed_most(counted)) {
+    let (figures, entries, tags) = match list::live(region, listed_most(counted)) {
         Err(ReadError::TooMany) => {
             // A ledger that lists more than it counts exceeds any limit.
             may_read(LedgerPart::Buffers, u64::MAX);
-            return with_circulars(region, frame, may_read).map(Some);
+            return with_circulars(region, figures, may_read).map(Some);
         }
         listed => listed?,
     };
-    let mut ledger = with_circulars(region, frame, may_read)?;
+    let mut ledger = with_circulars(region, figures, may_read)?;
     add_kernel_types(&mut ledger, &entries);
     if detail != LedgerDetail::Kernels {
         add_buffers(&mut ledger, detail, entries, &tags, &lines());
@@ -76,13 +76,13 @@ pub(super) fn read(
     Ok(Some(ledger))
 }
 
-fn with_circulars(region: &Region, mut frame: Frame, may_read: MayRead<'_>) -> Result<Ledger, ReadError> {
-    let used = frame.counters.circulars_used;
-    frame.ledger.has_circulars = used == 0 || may_read(LedgerPart::Circulars, used.into());
-    if frame.ledger.has_circulars {
-        frame.ledger.circulars = circulars::read(region, &frame)?;
+fn with_circulars(region: &Region, mut figures: Figures, may_read: MayRead<'_>) -> Result<Ledger, ReadError> {
+    let used = figures.counters.circulars_used;
+    figures.ledger.has_circulars = used == 0 || may_read(LedgerPart::Circulars, used.into());
+    if figures.ledger.has_circulars {
+        figures.ledger.circulars = circulars::read(region, &figures)?;
     }
-    Ok(frame.ledger)
+    Ok(figures.ledger)
 }
 
 /// Returns the maximum number of entries that are listed if the ledger counted `counted`. The ledger may have grown meanwhile.

@@ -5,7 +5,7 @@ use ttmon_model::ledger::{Exactness, LedgerCircular};
 
 use super::bytes::{u8_at, u16_at, u32_at, u64_at};
 use super::numbers::row_index;
-use super::totals::Frame;
+use super::totals::Figures;
 use super::{ReadError, Region};
 
 /// A record of the table.
@@ -26,17 +26,17 @@ const TRIES: u32 = 8;
 
 /// Reads the live circular and dataflow buffers of programs, for figures that were just read. Each record is complete. They are consistent
 /// with each other if the writer paused during one read.
-pub(super) fn read(region: &Region, frame: &Frame) -> Result<Vec<LedgerCircular>, ReadError> {
-    let used = frame.counters.circulars_used;
+pub(super) fn read(region: &Region, figures: &Figures) -> Result<Vec<LedgerCircular>, ReadError> {
+    let used = figures.counters.circulars_used;
     if used == 0 {
         return Ok(Vec::new());
     }
     // Exact figures belong to a known number of events. If it is unchanged, the records belong to it, too.
-    let before = if frame.ledger.exactness == Exactness::Exact { frame.ledger.events * 2 } else { region.source.seq()? };
+    let before = if figures.ledger.exactness == Exactness::Exact { figures.ledger.events * 2 } else { region.source.seq()? };
     let live = |record: Record| {
-        let row = frame.rows.get(row_index(record.slot, kind::CB)).filter(|row| row.is_used && record.event > row.epoch);
+        let row = figures.rows.get(row_index(record.slot, kind::CB)).filter(|row| row.is_used && record.event > row.epoch);
         // Allocators are sorted by slot.
-        let allocator = row.and_then(|_| frame.ledger.allocators.binary_search_by_key(&record.slot, |allocator| allocator.slot).ok());
+        let allocator = row.and_then(|_| figures.ledger.allocators.binary_search_by_key(&record.slot, |allocator| allocator.slot).ok());
         Some(LedgerCircular { allocator: allocator?, ..record.circular })
     };
     Ok(settled(region, used, before)?.into_iter().filter_map(live).collect())

@@ -32,8 +32,8 @@ type Sum = (u64, u64);
 
 /// Completes a listing. Keeps only the `left_max` largest buffers that were not freed.
 pub(super) fn final_ledger(listing: Listing, lines: Lines, left_max: usize) -> FinalLedger {
-    let Listing { frame, entries, peak_sets, left, tags, .. } = listing;
-    let mut ledger = frame.ledger;
+    let Listing { figures, entries, peak_sets, left, tags, .. } = listing;
+    let mut ledger = figures.ledger;
     let names = Names::new(&ledger.allocators, &tags, &lines);
     let not_freed = NotFreed::of(entries.iter().chain(&left));
     for allocator in &mut ledger.allocators {

@@ -124,7 +124,7 @@ impl Region {
     /// Returns the figures, without buffers and circular buffers. This takes a few short reads, unless the writer is stuck in the middle of
     /// an event.
     pub fn figures(&self) -> Result<Ledger, ReadError> {
-        buffers::figures(self, |_| true)?.map(|frame| frame.ledger).ok_or(ReadError::TooShort)
+        buffers::figures(self, |_| true)?.map(|figures| figures.ledger).ok_or(ReadError::TooShort)
     }
 
     /// Returns the figures and the circular buffers.
@@ -156,8 +156,8 @@ impl Region {
     pub fn live_events(&self) -> Result<LiveEvents, ReadError> {
         let listing = list::live_and_left(self)?;
         Ok(LiveEvents {
-            mark: Some(listing.frame.counters.mark_event).filter(|event| *event != 0),
-            ledger: listing.frame.ledger,
+            mark: Some(listing.figures.counters.mark_event).filter(|event| *event != 0),
+            ledger: listing.figures.ledger,
             live: listing.entries.into_iter().map(Event::of).collect(),
             left: listing.left.into_iter().map(Event::of).collect(),
             tags: listing.tags,

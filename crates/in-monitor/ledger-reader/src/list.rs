@@ -18,13 +18,13 @@ use super::recount::{Sum, agree, count};
 use super::replay::{self, Change, Changes};
 use super::rows::RowRecord;
 use super::tags::Tags;
-use super::totals::{self, Frame};
+use super::totals::{self, Figures};
 use super::{ReadError, Region, tags};
 
 /// The live entries, and the figures of the same time.
 pub(super) struct Listing {
     /// The figures. Their exactness also applies to the list.
-    pub(super) frame: Frame,
+    pub(super) figures: Figures,
     /// All listed live buffers, in no particular order.
     pub(super) entries: Vec<Entry>,
     /// The buffers that were live at the peak of each row.
@@ -42,13 +42,13 @@ pub(super) struct Listing {
 pub(super) fn list(region: &Region) -> Result<Listing, ReadError> {
     let converter = region.converter();
     let mut taken = ListAttempt::take(region, converter, None)?;
-    let mut peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
-    let is_settled = taken.frame.ledger.exactness != Exactness::Changing && peak_sets.iter().all(PeakSet::is_whole);
+    let mut peak_sets = peak::sets(region, &taken.figures, &taken.entries, &taken.gone)?;
+    let is_settled = taken.figures.ledger.exactness != Exactness::Changing && peak_sets.iter().all(PeakSet::is_whole);
     // If the writer has stopped, another copy would be no better.
-    if !is_settled && !taken.frame.is_stalled {
+    if !is_settled && !taken.figures.is_stalled {
         drop(taken);
         taken = ListAttempt::take(region, converter, None)?;
-        peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
+        peak_sets = peak::sets(region, &taken.figures, &taken.entries, &taken.gone)?;
     }
     taken.finish(region, peak_sets)
 }
@@ -60,16 +60,16 @@ pub(super) fn live_and_left(region: &Region) -> Result<Listing, ReadError> {
 
 /// Reads the live entries and the figures at the same time. A ledger may list more entries than it counts. If it lists more than `most`,
 /// reading stops with [`ReadError::TooMany`].
-pub(super) fn live(region: &Region, most: u64) -> Result<(Frame, Vec<Entry>, Tags), ReadError> {
+pub(super) fn live(region: &Region, most: u64) -> Result<(Figures, Vec<Entry>, Tags), ReadError> {
     let taken = attempt_twice(region, Some(most))?;
-    let tags = tags::read(region, taken.frame.counters.tags_used)?;
-    Ok((taken.frame, taken.entries, tags))
+    let tags = tags::read(region, taken.figures.counters.tags_used)?;
+    Ok((taken.figures, taken.entries, tags))
 }
 
 fn attempt_twice(region: &Region, most: Option<u64>) -> Result<ListAttempt, ReadError> {
     let converter = region.converter();
     let taken = ListAttempt::take(region, converter, most)?;
-    if taken.frame.ledger.exactness != Exactness::Changing || taken.frame.is_stalled {
+    if taken.figures.ledger.exactness != Exactness::Changing || taken.figures.is_stalled {
         return Ok(taken);
     }
     drop(taken);
@@ -77,19 +77,19 @@ fn attempt_twice(region: &Region, most: Option<u64>) -> Result<ListAttempt, Read
 }
 
 /// Returns only the figures, counted from the entries.
-pub(super) fn recount(region: &Region, converter: Converter) -> Result<Frame, ReadError> {
+pub(super) fn recount(region: &Region, converter: Converter) -> Result<Figures, ReadError> {
     let mut taken = ListAttempt::take(region, converter, None)?;
-    if taken.frame.ledger.exactness == Exactness::Changing && !taken.frame.is_exact {
+    if taken.figures.ledger.exactness == Exactness::Changing && !taken.figures.is_exact {
         taken = ListAttempt::take(region, converter, None)?;
     }
     // The writer's own figures may have become readable since. It does not matter here whether the list differs from them.
-    taken.frame.ledger.exactness = if taken.frame.is_exact { Exactness::Exact } else { Exactness::Recounted };
-    Ok(taken.frame)
+    taken.figures.ledger.exactness = if taken.figures.is_exact { Exactness::Exact } else { Exactness::Recounted };
+    Ok(taken.figures)
 }
 
 /// One copy of the entries, exact if possible.
 struct ListAttempt {
-    frame: Frame,
+    figures: Figures,
     entries: Vec<Entry>,
     /// Entries that were freed with their row and that were live at its peak.
     gone: Vec<Entry>,
@@ -101,39 +101,39 @@ struct ListAttempt {
 impl ListAttempt {
     /// Adds the names, and the entries that ended with their row and were moved.
     fn finish(mut self, region: &Region, peak_sets: Vec<PeakSet>) -> Result<Listing, ReadError> {
-        let tags = tags::read(region, self.frame.counters.tags_used)?;
-        live_at_close::complete(region, &mut self.frame, &mut self.left)?;
-        Ok(Listing { frame: self.frame, entries: self.entries, peak_sets, left: self.left, bad_entries: self.bad, tags })
+        let tags = tags::read(region, self.figures.counters.tags_used)?;
+        live_at_close::complete(region, &mut self.figures, &mut self.left)?;
+        Ok(Listing { figures: self.figures, entries: self.entries, peak_sets, left: self.left, bad_entries: self.bad, tags })
     }
 
     /// Copies the entries. With `most`, it copies at most that many, and none that were freed with their row.
     fn take(region: &Region, converter: Converter, most: Option<u64>) -> Result<Self, ReadError> {
         let limit = match most {
-            Some(most) => Some(Limit { epochs: totals::frame(region, converter)?.rows.iter().map(|row| row.epoch).collect(), most }),
+            Some(most) => Some(Limit { epochs: totals::read(region, converter)?.rows.iter().map(|row| row.epoch).collect(), most }),
             None => None,
         };
         // This order ensures that a slot that is first used by a later event is in the copy or in the replay.
         let from = region.source.seq()? / 2;
         let before = Counters::read(&region.source, &region.header.tables)?;
         let mut copy = Copy::read(region, &before, &converter, limit.as_ref())?;
-        let mut frame = totals::frame(region, converter)?;
-        let changes = replay::changes(region, from, frame.ledger.events, &converter)?;
+        let mut figures = totals::read(region, converter)?;
+        let changes = replay::changes(region, from, figures.ledger.events, &converter)?;
         let is_replayed = changes.is_some();
         if let Some(mut changes) = changes {
             changes.complete(region)?;
-            copy.apply(&changes, &mut frame.rows);
+            copy.apply(&changes, &mut figures.rows);
         }
-        let NotLive { gone, left, sums, bad } = copy.split_live(&mut frame);
-        let agrees = agree(&frame, &sums);
-        frame.ledger.exactness = match (is_replayed, frame.is_exact) {
+        let NotLive { gone, left, sums, bad } = copy.split_live(&mut figures);
+        let agrees = agree(&figures, &sums);
+        figures.ledger.exactness = match (is_replayed, figures.is_exact) {
             (true, true) if agrees => Exactness::Exact,
             (true, false) => Exactness::Recounted,
             _ => Exactness::Changing,
         };
-        if !frame.is_exact {
-            count(&mut frame, &sums, &copy.entries);
+        if !figures.is_exact {
+            count(&mut figures, &sums, &copy.entries);
         }
-        Ok(Self { frame, entries: copy.entries, gone, left, bad })
+        Ok(Self { figures, entries: copy.entries, gone, left, bad })
     }
 }
 
@@ -149,7 +149,7 @@ struct NotLive {
 /// Entries that are marked as live, in the order of their slots, and slots with invalid content.
 struct Copy {
     entries: Vec<Entry>,
-    nonsense: Vec<u32>,
+    invalid: Vec<u32>,
 }
 
 /// Limits which entries are copied, and how many.
@@ -170,7 +170,7 @@ impl Copy {
         let most = limit.map_or(ENTRIES_MAX.into(), |limit| limit.most);
         let likely = counters.live_entries.min(counters.entries_used.into()).min(ENTRIES_MAX.into()).min(most);
         let mut entries = pages::vec_with_capacity(usize::try_from(likely).unwrap_or(0));
-        let mut nonsense = Vec::new();
+        let mut invalid = Vec::new();
         region.source.each(region.header.tables.entries, 0, counters.entries_used, |slot, record| {
             match u8_at(record, entry::STATE) {
                 entry::FREE | entry::WRITING => {}
@@ -178,13 +178,13 @@ impl Copy {
                     Some(entry) if limit.is_some_and(|limit| limit.is_dead(&entry)) => {}
                     Some(_) if entries.len() as u64 >= most => return Err(ReadError::TooMany),
                     Some(entry) => entries.push(entry),
-                    None => nonsense.push(slot),
+                    None => invalid.push(slot),
                 },
-                _ => nonsense.push(slot),
+                _ => invalid.push(slot),
             }
             Ok(())
         })?;
-        Ok(Self { entries, nonsense })
+        Ok(Self { entries, invalid })
     }
 
     fn apply(&mut self, changes: &Changes, rows: &mut [RowRecord]) {
@@ -199,7 +199,7 @@ impl Copy {
                 (Change::Gone | Change::Refs(_), None) => {}
             }
         }
-        self.nonsense.retain(|slot| !changes.slots.contains_key(slot));
+        self.invalid.retain(|slot| !changes.slots.contains_key(slot));
         self.entries.append(&mut added);
         for (&row, &event) in &changes.epochs {
             if let Some(row) = rows.get_mut(usize::from(row)) {
@@ -209,16 +209,16 @@ impl Copy {
     }
 
     /// Removes all entries that are not live.
-    fn split_live(&mut self, frame: &mut Frame) -> NotLive {
-        let last = match (frame.is_exact, frame.is_stalled) {
-            (true, _) => frame.ledger.events,
-            (_, true) => frame.ledger.events + 1,
+    fn split_live(&mut self, figures: &mut Figures) -> NotLive {
+        let last = match (figures.is_exact, figures.is_stalled) {
+            (true, _) => figures.ledger.events,
+            (_, true) => figures.ledger.events + 1,
             _ => u64::MAX,
         };
-        let (rows, counters) = (&mut frame.rows, &frame.counters);
+        let (rows, counters) = (&mut figures.rows, &figures.counters);
         let (mut gone, mut left) = (Vec::new(), Vec::new());
         let mut sums = vec![Sum::default(); rows.len()];
-        let mut bad = self.nonsense.len() as u64;
+        let mut bad = self.invalid.len() as u64;
         self.entries.retain_mut(|entry| {
             entry.drop_unknown_names(counters);
             if entry.event == Entry::NO_EVENT {

@@ -9,38 +9,38 @@ use super::bytes::u8_at;
 use super::entry::Entry;
 use super::header::Counters;
 use super::numbers::{kind_number, row_index};
-use super::totals::Frame;
+use super::totals::Figures;
 use super::{ReadError, Region};
 
 /// Adds the table's records to those found in the entries, each once. Reads the table after the entries, because cleared entries are moved
 /// there.
-pub(super) fn complete(region: &Region, frame: &mut Frame, left: &mut Vec<Entry>) -> Result<(), ReadError> {
+pub(super) fn complete(region: &Region, figures: &mut Figures, left: &mut Vec<Entry>) -> Result<(), ReadError> {
     let counters = Counters::read(&region.source, &region.header.tables)?;
     if counters.left_used > 0 {
         let mut seen: HashSet<u64> = left.iter().map(|entry| entry.event).collect();
         let decode = |record: &[u8]| {
-            let mut entry = Entry::decode(u32::MAX, record, &frame.converter).filter(|_| u8_at(record, entry::STATE) == entry::LIVE)?;
-            entry.drop_unknown_names(&frame.counters);
-            let row = frame.rows.get(row_index(entry.allocator, entry.kind))?;
+            let mut entry = Entry::decode(u32::MAX, record, &figures.converter).filter(|_| u8_at(record, entry::STATE) == entry::LIVE)?;
+            entry.drop_unknown_names(&figures.counters);
+            let row = figures.rows.get(row_index(entry.allocator, entry.kind))?;
             (row.is_used && row.begun < entry.event && entry.event <= row.epoch).then_some(entry)
         };
         let stored = region.source.decoded(region.header.tables.left, counters.left_used, decode)?;
         left.extend(stored.into_iter().filter(|entry| seen.insert(entry.event)));
     }
-    if !frame.is_exact {
-        at_least(frame, left);
+    if !figures.is_exact {
+        at_least(figures, left);
     }
     Ok(())
 }
 
 /// Raises the counts, because an incomplete free-all may not have counted its entries.
-fn at_least(frame: &mut Frame, left: &[Entry]) {
+fn at_least(figures: &mut Figures, left: &[Entry]) {
     let mut sums = HashMap::<usize, (u64, u64)>::new();
     for entry in left {
         let sum = sums.entry(row_index(entry.allocator, entry.kind)).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(entry.size));
     }
-    for allocator in &mut frame.ledger.allocators {
+    for allocator in &mut figures.ledger.allocators {
         for row in &mut allocator.rows {
             // A row without entries has no sum.
             let listed = sums.get(&row_index(allocator.slot, kind_number(row.kind))).copied().unwrap_or_default();

@@ -8,7 +8,7 @@ use ttmon_ledger::layout::entry;
 use super::bytes::u64_at;
 use super::entry::Entry;
 use super::numbers::{kind_number, row_index};
-use super::totals::Frame;
+use super::totals::Figures;
 use super::{ReadError, Region};
 
 /// The buffers that were live at the peak of a row: [members](Self::members), and sums of those that are not stored.
@@ -86,14 +86,14 @@ impl PeakSet {
 }
 
 /// Returns the peak sets of all rows that were ever used. `gone` are entries that were freed with their row.
-pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[Entry]) -> Result<Vec<PeakSet>, ReadError> {
+pub(super) fn sets(region: &Region, figures: &Figures, entries: &[Entry], gone: &[Entry]) -> Result<Vec<PeakSet>, ReadError> {
     let mut sets = Vec::new();
-    let mut set_of_row = vec![None; frame.rows.len()];
-    for allocator in &frame.ledger.allocators {
+    let mut set_of_row = vec![None; figures.rows.len()];
+    for allocator in &figures.ledger.allocators {
         for row in allocator.rows.iter().filter(|row| row.peak > 0) {
             let kind = kind_number(row.kind);
             let index = row_index(allocator.slot, kind);
-            let record = &frame.rows[index];
+            let record = &figures.rows[index];
             set_of_row[index] = Some(sets.len());
             sets.push(PeakSet {
                 allocator: allocator.slot,
@@ -115,7 +115,7 @@ pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[En
     }
     if sets.iter().any(|set| set.sum() < set.peak) {
         let mut copies = vec![Vec::new(); sets.len()];
-        each_peak_copy(region, frame, |entry, peak_event| {
+        each_peak_copy(region, figures, |entry, peak_event| {
             if let Some(set) = set_of(&entry).filter(|&set| sets[set].has(&entry) && sets[set].span.event == peak_event) {
                 copies[set].push(entry);
             }
@@ -124,7 +124,7 @@ pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[En
             set.add_copies(copies, entries);
         }
     }
-    if frame.is_stalled {
+    if figures.is_stalled {
         sets.iter_mut().for_each(PeakSet::take_back_lost);
     }
     Ok(sets)
@@ -135,13 +135,13 @@ fn bytes(entries: &[Entry]) -> u64 {
 }
 
 /// Passes each peak copy to `each`, with the event of its peak.
-fn each_peak_copy(region: &Region, frame: &Frame, mut each: impl FnMut(Entry, u64)) -> Result<(), ReadError> {
+fn each_peak_copy(region: &Region, figures: &Figures, mut each: impl FnMut(Entry, u64)) -> Result<(), ReadError> {
     let table = region.header.tables.peak_copies;
     region.source.each(table, 0, table.records, |_, record| {
-        if let Some(mut entry) = Entry::decode(u32::MAX, record, &frame.converter) {
+        if let Some(mut entry) = Entry::decode(u32::MAX, record, &figures.converter) {
             // The stack of a peak copy is at the position of an entry's references.
             (entry.stack, entry.refs) = (entry.refs, 1);
-            entry.drop_unknown_names(&frame.counters);
+            entry.drop_unknown_names(&figures.counters);
             each(entry, u64_at(record, entry::PEAK_EVENT));
         }
         Ok(())

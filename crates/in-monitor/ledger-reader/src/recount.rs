@@ -5,7 +5,7 @@ use ttmon_model::ledger::LedgerRow;
 use super::entry::Entry;
 use super::numbers::{kind_number, row_index};
 use super::peak::Span;
-use super::totals::Frame;
+use super::totals::Figures;
 
 /// The sums of the entries of a row.
 #[derive(Clone, Copy, Default)]
@@ -23,23 +23,23 @@ impl Sum {
 }
 
 /// Whether the sums of the entries equal the writer's figures.
-pub(super) fn agree(frame: &Frame, sums: &[Sum]) -> bool {
+pub(super) fn agree(figures: &Figures, sums: &[Sum]) -> bool {
     let of_row = |allocator: u16, row: &LedgerRow| {
         // A row without entries may have no sum.
         let sum = sums.get(row_index(allocator, kind_number(row.kind))).copied().unwrap_or_default();
         row.used == sum.bytes.saturating_add(row.unlisted_bytes) && row.count == sum.count.saturating_add(row.unlisted_count)
     };
-    frame.ledger.allocators.iter().all(|allocator| allocator.rows.iter().all(|row| of_row(allocator.slot, row)))
+    figures.ledger.allocators.iter().all(|allocator| allocator.rows.iter().all(|row| of_row(allocator.slot, row)))
 }
 
 /// Replaces inconsistent figures by the sums of the entries.
-pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
-    let allocated = allocated(frame, entries);
-    let (events, last_time) = (frame.ledger.events, frame.ledger.last_time);
-    for allocator in &mut frame.ledger.allocators {
+pub(super) fn count(figures: &mut Figures, sums: &[Sum], entries: &[Entry]) {
+    let allocated = allocated(figures, entries);
+    let (events, last_time) = (figures.ledger.events, figures.ledger.last_time);
+    for allocator in &mut figures.ledger.allocators {
         for row in &mut allocator.rows {
             let index = row_index(allocator.slot, kind_number(row.kind));
-            let record = &mut frame.rows[index];
+            let record = &mut figures.rows[index];
             // As above.
             let sum = sums.get(index).copied().unwrap_or_default();
             row.used = sum.bytes.saturating_add(row.unlisted_bytes);
@@ -50,7 +50,7 @@ pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
             if row.used < row.peak || row.used == 0 {
                 continue;
             }
-            if !frame.is_stalled {
+            if !figures.is_stalled {
                 row.peak = row.used;
                 continue;
             }
@@ -65,18 +65,18 @@ pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
             record.peak_live = (sum.count, sum.bytes);
         }
     }
-    frame.settle_marks();
+    figures.settle_marks();
 }
 
 /// Allocated bytes of the listed entries, by row.
-fn allocated(frame: &Frame, entries: &[Entry]) -> Vec<u64> {
-    let mut geometries = vec![None; frame.rows.len()];
-    for allocator in &frame.ledger.allocators {
+fn allocated(figures: &Figures, entries: &[Entry]) -> Vec<u64> {
+    let mut geometries = vec![None; figures.rows.len()];
+    for allocator in &figures.ledger.allocators {
         for row in &allocator.rows {
             geometries[row_index(allocator.slot, kind_number(row.kind))] = allocator.geometry_of(row.kind);
         }
     }
-    let mut allocated = vec![0_u64; frame.rows.len()];
+    let mut allocated = vec![0_u64; figures.rows.len()];
     for entry in entries {
         let index = row_index(entry.allocator, entry.kind);
         allocated[index] = allocated[index].saturating_add(entry.allocated(geometries[index]));

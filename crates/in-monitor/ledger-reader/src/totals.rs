@@ -22,7 +22,7 @@ const TRIES_PAUSED: u32 = 8;
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The changing part of a ledger.
-pub(super) struct Frame {
+pub(super) struct Figures {
     /// Whether all figures are of the same time.
     pub(super) is_exact: bool,
     /// Whether an event stayed incomplete during all attempts: its writer is dead or stopped.
@@ -35,7 +35,7 @@ pub(super) struct Frame {
     pub(super) ledger: Ledger,
 }
 
-impl Frame {
+impl Figures {
     /// Sets the figures of each row at the last mark. Called after the rows are final.
     pub(super) fn settle_marks(&mut self) {
         let mark = self.counters.mark_event;
@@ -50,11 +50,11 @@ impl Frame {
 }
 
 /// Reads the figures, all of the same time if that succeeds within a few attempts.
-pub(super) fn frame(region: &Region, converter: Converter) -> Result<Frame, ReadError> {
+pub(super) fn read(region: &Region, converter: Converter) -> Result<Figures, ReadError> {
     let mut raw = RAW.take();
-    let frame = frame_by(&mut raw, region, converter);
+    let figures = read_with(&mut raw, region, converter);
     RAW.set(raw);
-    frame
+    figures
 }
 
 thread_local! {
@@ -62,7 +62,7 @@ thread_local! {
     static RAW: Cell<Raw> = Cell::default();
 }
 
-fn frame_by(raw: &mut Raw, region: &Region, converter: Converter) -> Result<Frame, ReadError> {
+fn read_with(raw: &mut Raw, region: &Region, converter: Converter) -> Result<Figures, ReadError> {
     let mut before = region.source.seq()?;
     let first = before;
     let mut moved = false;
@@ -113,7 +113,7 @@ impl Raw {
         Ok(counters)
     }
 
-    fn decode(&self, region: &Region, converter: Converter, counters: Counters, found: Settled) -> Result<Frame, ReadError> {
+    fn decode(&self, region: &Region, converter: Converter, counters: Counters, found: Settled) -> Result<Figures, ReadError> {
         let tables = &region.header.tables;
         let row_bytes = tables.rows.stride as usize;
         let mut allocators = Vec::new();
@@ -153,10 +153,10 @@ impl Raw {
             coverage: coverage::features(region, counters.coverage_used)?,
             ..Ledger::empty(region.header.identity.writer)
         };
-        let mut frame = Frame { is_exact, is_stalled: found == Settled::Stalled, converter, counters, rows, ledger };
-        if frame.is_exact {
-            frame.settle_marks();
+        let mut figures = Figures { is_exact, is_stalled: found == Settled::Stalled, converter, counters, rows, ledger };
+        if figures.is_exact {
+            figures.settle_marks();
         }
-        Ok(frame)
+        Ok(figures)
     }
 }

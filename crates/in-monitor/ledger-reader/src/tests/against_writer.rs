@@ -48,8 +48,8 @@ fn assert_whole(listing: &Listing) {
     assert_eq!(listing.bad_entries, 0);
     assert!(listing.peak_sets.iter().all(PeakSet::is_whole), "{:?}", listing.peak_sets);
     let sum: u64 = listing.entries.iter().map(|entry| entry.size).sum();
-    let unlisted: u64 = listing.frame.ledger.allocators.iter().flat_map(|a| &a.rows).map(|row| row.unlisted_bytes).sum();
-    assert_eq!(sum + unlisted, live_bytes(&listing.frame.ledger));
+    let unlisted: u64 = listing.figures.ledger.allocators.iter().flat_map(|a| &a.rows).map(|row| row.unlisted_bytes).sum();
+    assert_eq!(sum + unlisted, live_bytes(&listing.figures.ledger));
 }
 
 #[test]
@@ -75,14 +75,14 @@ fn a_ledger_is_read_as_written() {
         assert_eq!((identity.pid, identity.writer, identity.machine), (std::process::id(), LedgerWriter::Hook, 5));
         assert_eq!(identity.version, "1.2.3");
         let listing = list(&read);
-        assert_eq!(listing.frame.ledger.exactness, Exactness::Exact);
+        assert_eq!(listing.figures.ledger.exactness, Exactness::Exact);
         assert_whole(&listing);
         let entry = listing.entries[0];
         assert_eq!((entry.address, entry.size, entry.per_bank, entry.page), (0x4000, 4096, 352, 1024));
         assert_eq!((entry.layout, entry.cores, entry.flags, entry.operation, entry.refs, entry.stack), (3, 64, 1, operation, 2, 1));
         assert_eq!(listing.tags.get(entry.tag).unwrap().as_str(), "layer 7");
         assert!((before..after - 15_000_000).contains(&entry.time), "{before} {} {after}", entry.time);
-        let read_allocator = &listing.frame.ledger.allocators[0];
+        let read_allocator = &listing.figures.ledger.allocators[0];
         assert_eq!((read_allocator.given_id, read_allocator.mesh, read_allocator.is_open()), (3, Some((2, 4)), true));
         assert_eq!((read_allocator.chips[0].metal_id, read_allocator.chips[0].unique_id), (Some(4), Some(0xAB)));
         assert_eq!((read_allocator.rows[0].allocated, read_allocator.rows[0].used), (Some(352 * 12), 4096));
@@ -130,9 +130,9 @@ fn buffers_are_collected_in_place() {
     for address in 0..1000 {
         writer.session().unwrap().insert(key(allocator, 0, address), &Buffer { size: 7, ..Buffer::default() }).unwrap();
     }
-    let Listing { frame, entries, tags, .. } = list(&reader(&writer));
+    let Listing { figures, entries, tags, .. } = list(&reader(&writer));
     let (memory, lines) = (entries.as_ptr().cast::<u8>(), Lines::default());
-    let names = Names::new(&frame.ledger.allocators, &tags, &lines);
+    let names = Names::new(&figures.ledger.allocators, &tags, &lines);
     let buffers: Vec<ModelBuffer> = entries.into_iter().filter_map(|entry| entry.buffer(&names)).collect();
     assert_eq!((buffers.len(), buffers.as_ptr().cast::<u8>()), (1000, memory));
 }
@@ -151,7 +151,7 @@ fn a_ledger_is_read_from_the_memory_of_a_process() {
     let (start, end) = (u64::from_str_radix(start, 16).unwrap(), u64::from_str_radix(end, 16).unwrap());
     let read = Region::open_at(File::open("/proc/self/mem").unwrap(), start, end - start).unwrap();
     let listing = list(&read);
-    assert_eq!((listing.entries.len(), live_bytes(&listing.frame.ledger)), (1, 77));
+    assert_eq!((listing.entries.len(), live_bytes(&listing.figures.ledger)), (1, 77));
 }
 
 /// Entries that died with their allocator's row are neither listed nor counted, though they are still in the table.
@@ -169,8 +169,8 @@ fn live_entries_are_listed_up_to_a_limit() {
     assert_eq!(live(&reader(&writer), 300).unwrap().1.len(), 300);
     writer.session().unwrap().free_all(allocator);
     insert(1000, 3);
-    let (frame, entries, _) = live(&reader(&writer), 3).unwrap();
-    assert_eq!((entries.len(), frame.ledger.live_entries(), frame.ledger.exactness), (3, 3, Exactness::Exact));
+    let (figures, entries, _) = live(&reader(&writer), 3).unwrap();
+    assert_eq!((entries.len(), figures.ledger.live_entries(), figures.ledger.exactness), (3, 3, Exactness::Exact));
     assert_eq!(live(&reader(&writer), 2).err(), Some(ReadError::TooMany));
 }
 
@@ -192,7 +192,10 @@ fn recycled_allocators_are_told_apart() {
     open(701);
     let read = reader(&writer);
     let listing = list(&read);
-    assert_eq!((listing.frame.ledger.exactness, listing.frame.ledger.allocators.len(), listing.entries.len()), (Exactness::Exact, 256, 1));
+    assert_eq!(
+        (listing.figures.ledger.exactness, listing.figures.ledger.allocators.len(), listing.entries.len()),
+        (Exactness::Exact, 256, 1)
+    );
     assert_eq!(listing.entries[0].size, 711);
     assert_whole(&listing);
     let recorded = read.events(0).unwrap();
@@ -209,8 +212,8 @@ fn unlisted_buffers_are_counted() {
         writer.session().unwrap().insert(key(allocator, 1, n * 64), &Buffer { size: 64, ..Buffer::default() }).unwrap();
     }
     let listing = list(&reader(&writer));
-    assert_eq!((listing.frame.ledger.exactness, listing.entries.len()), (Exactness::Exact, 1_024));
-    let row = &listing.frame.ledger.allocators[0].rows[0];
+    assert_eq!((listing.figures.ledger.exactness, listing.entries.len()), (Exactness::Exact, 1_024));
+    let row = &listing.figures.ledger.allocators[0].rows[0];
     assert_eq!((row.count, row.used, row.unlisted_count, row.unlisted_bytes), (1_500, 1_500 * 64, 476, 476 * 64));
     assert_whole(&listing);
 }
@@ -271,11 +274,11 @@ proptest! {
 
 fn check(read: &Region, map: &HashMap<(u8, u64), u64>, peaks: [u64; 2]) {
     let listing = list(read);
-    assert_eq!(listing.frame.ledger.exactness, Exactness::Exact);
+    assert_eq!(listing.figures.ledger.exactness, Exactness::Exact);
     assert_whole(&listing);
     let live: HashMap<(u8, u64), u64> = listing.entries.iter().map(|e| ((e.kind, e.address), e.size)).collect();
     assert_eq!(&live, map);
-    for row in &listing.frame.ledger.allocators[0].rows {
+    for row in &listing.figures.ledger.allocators[0].rows {
         assert_eq!(row.peak, peaks[usize::from(kind_number(row.kind))]);
     }
 }
@@ -296,10 +299,10 @@ fn lists_of_running_threads_are_exact() {
         for _ in 0..LISTS {
             granted.fetch_add(EVENTS_PER_LIST, Relaxed);
             let listing = list(&read);
-            if listing.frame.ledger.exactness == Exactness::Exact {
+            if listing.figures.ledger.exactness == Exactness::Exact {
                 exact += 1;
                 whole += u32::from(listing.peak_sets.iter().all(PeakSet::is_whole));
-                assert_eq!(listing.entries.iter().map(|entry| entry.size).sum::<u64>(), live_bytes(&listing.frame.ledger));
+                assert_eq!(listing.entries.iter().map(|entry| entry.size).sum::<u64>(), live_bytes(&listing.figures.ledger));
             }
             let recorded = read.events(next).unwrap();
             assert_eq!(recorded.events.len() as u64 + recorded.overrun, recorded.next - next);
@@ -310,7 +313,7 @@ fn lists_of_running_threads_are_exact() {
     println!("{LISTS} lists, {exact} exact, {whole} with whole peaks, {next} events");
     assert!(exact > LISTS / 4, "{exact} of {LISTS}");
     let last = list(&read);
-    assert_eq!(last.frame.ledger.exactness, Exactness::Exact);
+    assert_eq!(last.figures.ledger.exactness, Exactness::Exact);
     assert_whole(&last);
 }
 

@@ -19,8 +19,8 @@ fn listed(region: &Encoder) -> Listing {
 /// Everything except the times.
 fn timeless(listing: &Listing) -> (Vec<Entry>, u64, u64, Vec<(u64, u64)>) {
     let entries = listing.entries.iter().map(|entry| Entry { time: 0, ..*entry }).collect();
-    let rows = listing.frame.ledger.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| (row.used, row.peak)).collect();
-    (entries, live_bytes(&listing.frame.ledger), listing.frame.ledger.events, rows)
+    let rows = listing.figures.ledger.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| (row.used, row.peak)).collect();
+    (entries, live_bytes(&listing.figures.ledger), listing.figures.ledger.events, rows)
 }
 
 #[test]

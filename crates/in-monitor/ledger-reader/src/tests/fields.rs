@@ -160,7 +160,7 @@ fn a_row_is_read() {
         assert_eq!((row.unlisted_count, row.unlisted_bytes), (10_019, 10_020));
         let at_close = AtClose { last: (10_024, 10_023), time: UnixTime(unix(10_025)), all: (10_027, 10_026) };
         assert_eq!(row.at_close, Some(at_close));
-        let record = list(&open(&region.bytes).unwrap()).frame.rows[12];
+        let record = list(&open(&region.bytes).unwrap()).figures.rows[12];
         assert_eq!((record.epoch, record.peak_span.event, record.unlisted_allocated), (10_000, 10_007, 10_021));
         assert_eq!(row.marked, Some(Marked { used: 10_028, allocated: 10_029, count: 10_030 }));
         // A mark at which this row was not in use.
@@ -185,7 +185,7 @@ fn entries_are_read_with_their_tags() {
         region.entry(1, &tagged);
         region.entry(2, &untagged);
         let listing = list(&open(&region.bytes).unwrap());
-        assert_eq!((listing.frame.ledger.exactness, listing.bad_entries), (Exactness::Exact, 0));
+        assert_eq!((listing.figures.ledger.exactness, listing.bad_entries), (Exactness::Exact, 0));
         assert_eq!([0, 1, 2].map(|id| listing.tags.get(id).map(|text| text.as_str())), [None, Some("layer 7"), None]);
         assert_eq!(listing.entries[1], read(1, &tagged));
         assert_eq!(listing.entries[2], Read { tag: 0, operation: 0, ..read(2, &untagged) }, "a tag that has no text");
@@ -256,7 +256,7 @@ fn free_and_dead_entries_are_not_live() {
         region.put64(at + 0x38, peak_event);
     }
     let listing = list(&open(&region.bytes).unwrap());
-    assert_eq!(listing.frame.ledger.exactness, Exactness::Exact);
+    assert_eq!(listing.figures.ledger.exactness, Exactness::Exact);
     let events: Vec<u64> = listing.entries.iter().map(|entry| entry.event).collect();
     assert_eq!(events, [5, 6]);
     let [set] = &listing.peak_sets[..] else { panic!("one row") };

@@ -202,7 +202,7 @@ fn left_ones_are_reported_once() {
         let listing = list(&open(&region.bytes).unwrap());
         let mut events: Vec<u64> = listing.left.iter().map(|entry| entry.event).collect();
         events.sort_unstable();
-        (events, listing.frame.ledger.allocators[0].rows[0].at_close.unwrap().all)
+        (events, listing.figures.ledger.allocators[0].rows[0].at_close.unwrap().all)
     };
     assert_eq!(read(&region), (vec![1, 2, 3, 4], (5, 450)), "6 is live yet, and one there was no room for");
     // Entries from before the slot's allocator do not belong to it.

@@ -255,7 +255,7 @@ fn entries_that_cannot_be_are_counted() {
     region.put64(places[4], 2);
     let listing = list(&open(&region.bytes).unwrap());
     assert_eq!((listing.bad_entries, listing.entries.len()), (5, 3));
-    assert_eq!(listing.frame.ledger.exactness, Exactness::Changing, "the figures say eight");
+    assert_eq!(listing.figures.ledger.exactness, Exactness::Changing, "the figures say eight");
 }
 
 proptest! {

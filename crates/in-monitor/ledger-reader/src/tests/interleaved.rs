@@ -120,13 +120,13 @@ impl Playback {
     }
 
     fn check_list(&self, listing: &Listing) {
-        if listing.frame.ledger.exactness != Exactness::Exact {
+        if listing.figures.ledger.exactness != Exactness::Exact {
             return;
         }
-        self.check_totals(&listing.frame.ledger);
-        let truth = self.truth(&listing.frame.ledger);
+        self.check_totals(&listing.figures.ledger);
+        let truth = self.truth(&listing.figures.ledger);
         assert_eq!(listing.bad_entries, 0);
-        assert_eq!(listing.entries.len(), truth.live.len(), "at event {}", listing.frame.ledger.events);
+        assert_eq!(listing.entries.len(), truth.live.len(), "at event {}", listing.figures.ledger.events);
         for read in &listing.entries {
             let entry = truth.live[&read.slot];
             assert_eq!((read.event, read.address, read.size, read.refs), (entry.event, entry.address, entry.size, entry.refs));
@@ -167,7 +167,7 @@ impl Playback {
             let listing = list(&self.region);
             self.check_list(&listing);
             lists += 1;
-            exact += u32::from(listing.frame.ledger.exactness == Exactness::Exact);
+            exact += u32::from(listing.figures.ledger.exactness == Exactness::Exact);
             self.check_totals(&self.region.figures().unwrap());
             let recorded = self.region.events(next).unwrap();
             recorded.events.iter().for_each(|event| self.check_event(event));
@@ -178,7 +178,7 @@ impl Playback {
             self.go_on(1);
         }
         let last = list(&self.region);
-        assert_eq!(last.frame.ledger.exactness, Exactness::Exact, "the writer has come to rest");
+        assert_eq!(last.figures.ledger.exactness, Exactness::Exact, "the writer has come to rest");
         assert!(last.peak_sets.iter().all(PeakSet::is_whole));
         self.check_list(&last);
         (lists, exact)
@@ -247,7 +247,7 @@ fn more_events_than_the_ring_holds_are_reported() {
     play.go_on(EVENTS + 20);
     let listing = list(&play.region);
     assert!(!play.is_over());
-    assert_eq!(listing.frame.ledger.exactness, Exactness::Changing);
-    play.check_totals(&Ledger { exactness: Exactness::Exact, ..listing.frame.ledger });
+    assert_eq!(listing.figures.ledger.exactness, Exactness::Changing);
+    play.check_totals(&Ledger { exactness: Exactness::Exact, ..listing.figures.ledger });
     assert!(play.region.events(0).unwrap().overrun > 0);
 }

@@ -78,8 +78,8 @@ pub(super) fn start() -> (Child, Region) {
 /// Checks a writer that is idle: no entry is torn, totals are the sums of entries, and each peak set sums to its peak.
 pub(super) fn check(region: &Region, round: u64) -> (Listing, Ledger) {
     let (listing, totals) = (list(region), region.figures().unwrap());
-    assert_ne!(listing.frame.ledger.exactness, Exactness::Changing);
-    assert_eq!((live_bytes(&listing.frame.ledger), listing.bad_entries), (live_bytes(&totals), 0));
+    assert_ne!(listing.figures.ledger.exactness, Exactness::Changing);
+    assert_eq!((live_bytes(&listing.figures.ledger), listing.bad_entries), (live_bytes(&totals), 0));
     for row in totals.allocators.iter().flat_map(|allocator| &allocator.rows) {
         let of_row = || listing.entries.iter().filter(|entry| buffer_kind(entry.kind) == row.kind);
         assert_eq!(row.used, of_row().map(|entry| entry.size).sum::<u64>() + row.unlisted_bytes);

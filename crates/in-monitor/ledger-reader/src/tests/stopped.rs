@@ -80,9 +80,9 @@ fn onlooker() {
         let listing = list(&region);
         let listed: u64 = listing.entries.iter().map(|entry| entry.size).sum();
         let unlisted: u64 =
-            listing.frame.ledger.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| row.unlisted_bytes).sum();
-        if listing.frame.ledger.exactness != Exactness::Changing {
-            assert_eq!(listed + unlisted, live_bytes(&listing.frame.ledger));
+            listing.figures.ledger.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| row.unlisted_bytes).sum();
+        if listing.figures.ledger.exactness != Exactness::Changing {
+            assert_eq!(listed + unlisted, live_bytes(&listing.figures.ledger));
             exact += 1;
         }
         let recorded = region.events(seen).unwrap();

@@ -23,7 +23,7 @@ fn an_allocation_that_became_live_counts() {
     let row = &totals.allocators[0].rows[0];
     assert_eq!((row.used, row.peak_allocated, row.count, row.peak), (450, 450, 5, 450));
     let listing = list(&read);
-    assert_eq!(listing.frame.ledger, totals);
+    assert_eq!(listing.figures.ledger, totals);
     assert!(listing.peak_sets[0].is_whole() && listing.peak_sets[0].live == (5, 450));
 }
 
@@ -34,7 +34,10 @@ fn an_allocation_that_did_not_become_live_does_not() {
     region.entry(4, &Entry::example(5, 0, 50));
     region.put64(Encoder::at(region.entries, 4), 1);
     let listing = list(&open(&region.bytes).unwrap());
-    assert_eq!((listing.frame.ledger.exactness, live_bytes(&listing.frame.ledger), listing.entries.len()), (Exactness::Recounted, 400, 4));
+    assert_eq!(
+        (listing.figures.ledger.exactness, live_bytes(&listing.figures.ledger), listing.entries.len()),
+        (Exactness::Recounted, 400, 4)
+    );
     assert_eq!(listing.bad_entries, 0);
 }
 
@@ -48,11 +51,11 @@ fn a_free_without_its_figures_counts() {
     region.put64(copy + 0x38, 4);
     // In the peak copies, but not yet free: once in the peak, and still live.
     let listing = list(&open(&region.bytes).unwrap());
-    assert_eq!((live_bytes(&listing.frame.ledger), listing.peak_sets[0].is_whole()), (400, true));
+    assert_eq!((live_bytes(&listing.figures.ledger), listing.peak_sets[0].is_whole()), (400, true));
     // Free: no longer live, and the peak is unchanged.
     region.put64(Encoder::at(region.entries, 1), 0);
     let listing = list(&open(&region.bytes).unwrap());
-    assert_eq!((live_bytes(&listing.frame.ledger), listing.frame.ledger.allocators[0].rows[0].peak), (300, 400));
+    assert_eq!((live_bytes(&listing.figures.ledger), listing.figures.ledger.allocators[0].rows[0].peak), (300, 400));
     assert_eq!((listing.peak_sets[0].is_whole(), listing.peak_sets[0].gone.len()), (true, 1));
 }
 
@@ -91,7 +94,7 @@ fn a_free_all_without_its_figures_counts() {
     let mut region = stopped(4);
     region.put64(Encoder::at(region.rows, 0), 5);
     let listing = list(&open(&region.bytes).unwrap());
-    assert_eq!((live_bytes(&listing.frame.ledger), listing.entries.len()), (0, 0));
+    assert_eq!((live_bytes(&listing.figures.ledger), listing.entries.len()), (0, 0));
     assert_eq!((listing.peak_sets[0].is_whole(), listing.peak_sets[0].gone.len()), (true, 4));
 }
 
