@@ -96,8 +96,8 @@ fn current(unwound: Option<&Addresses>) -> u32 {
     }
 }
 
-/// Returns the number of the Python stack. `NO_PYTHON` also means that this call did not search: [`find`] skips most calls while there is no
-/// interpreter. A program without one would pay for a search per allocation otherwise.
+/// Returns the number of the Python stack. `NO_PYTHON` also means that this call did not search: [`find`] skips most calls while there is
+/// no interpreter. Otherwise a program without one would pay for a search per allocation.
 #[inline]
 fn python_stack() -> u32 {
     // Acquire: the interpreter was written before.

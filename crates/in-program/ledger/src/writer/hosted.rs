@@ -1,9 +1,9 @@
 //! A ledger in a file, written by the service for a process that reports over its socket.
 //!
 //! The bytes and the order of stores are those of a process's own ledger. So the ledger is exact after the service was killed, and the next
-//! service [takes it over](Hosted::adopt). docs/ledger.md lists the differences. Two decide the code. First, a store to a page that a full tmpfs cannot provide raises a
-//! signal that ends the service. So memory is [allocated](Hosted::make_room) before it is used, where a failure is an error. Second, no
-//! buffer is unlisted: private memory would be lost with the service, so the caller stops at the capacity.
+//! service [takes it over](Hosted::adopt). docs/ledger.md lists the differences. Two decide the code. First, a store to a page that a full
+//! tmpfs cannot provide raises a signal that ends the service. So memory is [allocated](Hosted::make_room) before it is used, where a
+//! failure is an error. Second, no buffer is unlisted: private memory would be lost with the service, so the caller stops at the capacity.
 //!
 //! If another process truncates the file while it is mapped, this process is killed. The caller must protect the file from others.
 
@@ -82,8 +82,8 @@ impl Hosted {
     }
 
     /// Takes over the ledger of an ended service. Its incomplete event is completed or undone, and the figures are counted again from the
-    /// entries. If the service was killed while it replaced a buffer, both may be missing. A file that this version would not have written is
-    /// rejected.
+    /// entries. If the service was killed while it replaced a buffer, both may be missing. A file that this version would not have written
+    /// is rejected.
     pub fn adopt(file: File, config: &Config) -> io::Result<Self> {
         let (capacity, clock) = check(&file, config)?;
         let region = map(&file, position(layout::entries(capacity).end()), capacity)?;
