@@ -68,7 +68,7 @@ impl FindRequest {
         found
     }
 
-    /// Checks a host that was queried directly. The conditions are those of [`Self::query`].
+    /// Checks a host that was queried directly. The conditions are those of the query.
     pub fn found_on(&self, host: &str, devices: &[Device]) -> Option<MatchingHost> {
         let chips = devices.iter().filter(|device| self.is_met_by(device)).count() as u64;
         let fits = chips >= u64::from(self.chips);
