@@ -10,7 +10,7 @@ const FIELDS: [&str; 6] = ["asic_id", "bdf", "board", "arch", "chip", "serial"];
 /// How many of the [`FIELDS`] tell one chip from another. Several chips may have the same board.
 const DISTINCT: usize = 2;
 
-/// The identity of a chip, with every value that was ever published, in the order of [`FIELDS`].
+/// The identity of a chip, with every value that was ever published, in the order of `FIELDS`.
 #[derive(Clone, Debug)]
 pub struct ChipIdentity([Reading<Value>; FIELDS.len()]);
 
