@@ -114,7 +114,7 @@ fn store() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code().is_some_and(|code| code != 101), "{name}: {}: {errors}", output.status);
         let text = String::from_utf8_lossy(&output.stdout);
-        let reason = if name == "store-series" { "more than 20000 series" } else { "Prometheus's HTTP API" };
+        let reason = if *name == "store-series" { "more than 20000 series" } else { "Prometheus's HTTP API" };
         assert!(format!("{text}{errors}").contains(reason), "{name}: {text}{errors}");
         drop(attacker);
     }
