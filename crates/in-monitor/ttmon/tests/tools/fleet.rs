@@ -110,6 +110,13 @@ fn wait_for_hosts(ports: &[u16], count: usize) {
     until("a scrape of all listed hosts", || ports.iter().all(has_all));
 }
 
+/// Returns what `ttmon fleet` writes about the hosts of a store.
+fn fleet(port: u16, arguments: &[&str]) -> Option<Value> {
+    let mut command = ttmon(&[&["fleet"], arguments, &["--json", "--store", &format!("http://127.0.0.1:{port}")]].concat());
+    let output = output(&mut command);
+    output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+}
+
 #[test]
 #[ignore = "needs Prometheus and VictoriaMetrics: cargo xtask ci --only prometheus"]
 fn hosts_that_are_added_to_the_list_are_scraped() {
@@ -144,11 +151,6 @@ fn a_fault_becomes_an_alert_that_reaches_a_webhook_and_ends() {
 fn the_fleet_commands_list_the_same_hosts_from_both_engines() {
     let hosts = Hosts::start(*HOSTS, true);
     let (prometheus, (victoria, _alerts)) = (hosts.prometheus(NO_RECEIVER), hosts.victoria(NO_RECEIVER));
-    let ask = |port: u16, arguments: &[&str]| -> Option<Value> {
-        let mut command = ttmon(&[&["fleet"], arguments, &["--json", "--store", &format!("http://127.0.0.1:{port}")]].concat());
-        let output = output(&mut command);
-        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
-    };
     let names = |document: &Value| {
         let mut names: Vec<String> = document["hosts"].as_array().unwrap().iter().map(|host| host["host"].to_string()).collect();
         names.sort_unstable();
@@ -160,13 +162,13 @@ fn the_fleet_commands_list_the_same_hosts_from_both_engines() {
     };
     [prometheus.port, victoria.port].into_iter().for_each(queries::wait_for_records);
     until("all hosts with their ages from the rules of both engines", || {
-        let (Some(one), Some(other)) = (ask(prometheus.port, &[]), ask(victoria.port, &[])) else { return false };
+        let (Some(one), Some(other)) = (fleet(prometheus.port, &[]), fleet(victoria.port, &[])) else { return false };
         names(&one).len() == *HOSTS && names(&one) == names(&other) && is_whole(&one) && is_whole(&other)
     });
     // One in four hosts is idle.
     let find = ["find", "--chips", "8", "--board", "n300", "--free-dram", "10G"];
     until("the same idle hosts from both engines", || {
-        let (Some(one), Some(other)) = (ask(prometheus.port, &find), ask(victoria.port, &find)) else { return false };
+        let (Some(one), Some(other)) = (fleet(prometheus.port, &find), fleet(victoria.port, &find)) else { return false };
         names(&one).len() == *HOSTS / 4 && names(&one) == names(&other)
     });
 }
